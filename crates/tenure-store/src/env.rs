@@ -1,0 +1,185 @@
+//! [`Env`]: the one door for time and randomness.
+//!
+//! Everything that measures time, sleeps or rolls dice does it through an `Env` that it was given. So a simulation
+//! decides both, one seed reproduces a run, and each simulated node can have a clock of its own.
+
+use std::{
+    fmt,
+    future::Future,
+    ops::{Range, Sub},
+    sync::Arc,
+    time::Duration,
+};
+
+use nix::time::{ClockId, clock_gettime};
+use parking_lot::Mutex;
+use rand::{Rng as _, RngExt as _, SeedableRng as _, rngs::StdRng};
+
+/// Time and randomness for one node.
+#[derive(Clone)]
+pub struct Env {
+    clock: Clock,
+    /// Shared by all clones. A lock and not a per-thread generator, since a seed must give one sequence.
+    random: Arc<Mutex<StdRng>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Clock {
+    /// The machine's boot-time clock: it ticks through suspend, and nobody can step it.
+    Boot,
+    /// Tokio's clock, which a simulation has paused; time since this instant.
+    Simulated(tokio::time::Instant),
+}
+
+/// An instant on the boot-time clock of one machine. Only differences mean something, and only within one boot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Moment(Duration);
+
+impl Moment {
+    /// The moment this much later.
+    #[must_use]
+    pub fn after(self, time: Duration) -> Self {
+        Self(self.0.saturating_add(time))
+    }
+
+    /// Time since the machine, or the simulation, was started.
+    #[must_use]
+    pub fn since_start(self) -> Duration {
+        self.0
+    }
+}
+
+/// The time from one moment to a later one, zero if it is not later.
+impl Sub for Moment {
+    type Output = Duration;
+
+    fn sub(self, earlier: Moment) -> Duration {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+/// A wait was longer than it might be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("it took longer than {0:?}")]
+pub struct Elapsed(pub Duration);
+
+impl Env {
+    /// Real time and real randomness.
+    #[must_use]
+    pub fn system() -> Self {
+        let mut seed = <StdRng as rand::SeedableRng>::Seed::default();
+        rand::rand_core::TryRng::try_fill_bytes(&mut rand::rngs::SysRng, &mut seed)
+            .expect("the operating system always has randomness");
+        Self::with(Clock::Boot, StdRng::from_seed(seed))
+    }
+
+    /// Simulated time and randomness: everything follows from `seed`. To be used on a runtime whose time is paused.
+    #[must_use]
+    pub fn simulated(seed: u64) -> Self {
+        #[allow(clippy::disallowed_methods, reason = "this is the door")]
+        let start = tokio::time::Instant::now();
+        Self::with(Clock::Simulated(start), StdRng::seed_from_u64(seed))
+    }
+
+    fn with(clock: Clock, random: StdRng) -> Self {
+        Self { clock, random: Arc::new(Mutex::new(random)) }
+    }
+
+    /// An environment on the same clock, with randomness of its own that follows from this one's.
+    #[must_use]
+    pub fn fork(&self) -> Self {
+        Self::with(self.clock, StdRng::seed_from_u64(self.random_u64()))
+    }
+
+    /// What time it is.
+    #[must_use]
+    pub fn now(&self) -> Moment {
+        match self.clock {
+            Clock::Boot => {
+                let time = clock_gettime(ClockId::CLOCK_BOOTTIME).expect("Linux has a boot-time clock");
+                Moment(Duration::from(time))
+            }
+            #[allow(clippy::disallowed_methods, reason = "this is the door")]
+            Clock::Simulated(start) => Moment(tokio::time::Instant::now().saturating_duration_since(start)),
+        }
+    }
+
+    /// Waits this long.
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends the wait.
+    pub async fn sleep(&self, time: Duration) {
+        #[allow(clippy::disallowed_methods, reason = "this is the door")]
+        tokio::time::sleep(time).await;
+    }
+
+    /// What `future` gives, if it gives it within `time`.
+    ///
+    /// # Errors
+    /// [`Elapsed`] when it took longer; the future is then dropped.
+    pub async fn timeout<F: Future>(&self, time: Duration, future: F) -> Result<F::Output, Elapsed> {
+        #[allow(clippy::disallowed_methods, reason = "this is the door")]
+        tokio::time::timeout(time, future).await.map_err(|_| Elapsed(time))
+    }
+
+    /// A random number.
+    #[must_use]
+    pub fn random_u64(&self) -> u64 {
+        self.random.lock().next_u64()
+    }
+
+    /// A random number in a range that is not empty.
+    #[must_use]
+    pub fn random_in(&self, range: Range<u64>) -> u64 {
+        self.random.lock().random_range(range)
+    }
+
+    /// `true` with this probability, from 0 to 1.
+    #[must_use]
+    pub fn chance(&self, probability: f64) -> bool {
+        self.random.lock().random_bool(probability)
+    }
+
+    /// A random time from nothing up to `most`.
+    #[must_use]
+    pub fn random_time(&self, most: Duration) -> Duration {
+        most.mul_f64(self.random.lock().random::<f64>())
+    }
+}
+
+impl fmt::Debug for Env {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Env").field("clock", &self.clock).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_seed_decides_everything() {
+        let draw = |env: &Env| (env.random_u64(), env.fork().random_u64(), env.random_in(0..1000));
+        assert_eq!(draw(&Env::simulated(1)), draw(&Env::simulated(1)));
+        assert_ne!(draw(&Env::simulated(1)), draw(&Env::simulated(2)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn simulated_time_passes_only_in_sleep() {
+        let env = Env::simulated(1);
+        let start = env.now();
+        assert_eq!(env.now() - start, Duration::ZERO);
+        env.sleep(Duration::from_secs(3600)).await;
+        assert_eq!(env.now() - start, Duration::from_secs(3600));
+        let never = std::future::pending::<()>();
+        assert_eq!(env.timeout(Duration::from_secs(1), never).await, Err(Elapsed(Duration::from_secs(1))));
+    }
+
+    #[test]
+    fn system_time_never_goes_back_and_dice_differ() {
+        let env = Env::system();
+        let first = env.now();
+        assert!(env.now() >= first);
+        assert_ne!(env.random_u64(), Env::system().random_u64());
+    }
+}

@@ -1,0 +1,170 @@
+//! What can be asked of a store, and what it answers.
+
+use std::fmt;
+
+use bytes::Bytes;
+
+use crate::{Key, Range, Version};
+
+/// One question of a [`read`](crate::Store::read).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Read {
+    /// The value of one key.
+    Key(Key),
+    /// The keys in a range, in order.
+    Range {
+        /// Where to look.
+        range: Range,
+        /// At most how many; at least 1.
+        limit: usize,
+    },
+    /// The entries of a list, from its head or from behind an entry.
+    List {
+        /// The list.
+        list: Key,
+        /// Only what comes behind this entry. A consumer that must miss nothing reads from the head, since an entry
+        /// may become visible late, before others that were already there.
+        after: Option<EntryId>,
+        /// At most how many; at least 1.
+        limit: usize,
+    },
+}
+
+/// A value and the version in which it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Versioned {
+    /// The value.
+    pub value: Bytes,
+    /// The version of the key.
+    pub version: Version,
+}
+
+/// A key that exists.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Item {
+    /// The key.
+    pub key: Key,
+    /// Its value.
+    pub value: Bytes,
+    /// Its version.
+    pub version: Version,
+}
+
+/// An entry of a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// What to call it when it is taken out.
+    pub id: EntryId,
+    /// What was appended.
+    pub value: Bytes,
+}
+
+/// The name of an entry in its list, given by the store and never used again. Ids sort in the order of the list.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EntryId(Bytes);
+
+impl EntryId {
+    /// An id of these bytes: for stores, which alone know what they mean.
+    pub fn new(bytes: impl Into<Bytes>) -> Self {
+        Self(bytes.into())
+    }
+
+    /// The bytes of the id.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for EntryId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "EntryId(")?;
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
+        write!(f, ")")
+    }
+}
+
+/// Part of a longer answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page<T> {
+    /// What was found, in order.
+    pub items: Vec<T>,
+    /// Whether there is more behind the last one.
+    pub more: bool,
+}
+
+impl<T> Page<T> {
+    /// A page of the first `limit` items, if the store looked for one more than that.
+    #[must_use]
+    pub fn cut(mut items: Vec<T>, limit: usize) -> Self {
+        let more = items.len() > limit;
+        items.truncate(limit);
+        Self { items, more }
+    }
+}
+
+/// The answer to one [`Read`], of the same kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// To [`Read::Key`]: the value, if the key exists.
+    Key(Option<Versioned>),
+    /// To [`Read::Range`].
+    Range(Page<Item>),
+    /// To [`Read::List`].
+    List(Page<Entry>),
+}
+
+/// The answers to a [`read`](crate::Store::read), in the order of its questions, all as of one instant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot(Vec<Answer>);
+
+impl Snapshot {
+    /// A snapshot of these answers.
+    #[must_use]
+    pub fn new(answers: Vec<Answer>) -> Self {
+        Self(answers)
+    }
+
+    /// All answers.
+    #[must_use]
+    pub fn into_answers(self) -> Vec<Answer> {
+        self.0
+    }
+
+    /// The answer to the `index`th question, which asked for a key.
+    ///
+    /// # Panics
+    /// If there was no such question, or it asked for something else.
+    #[must_use]
+    pub fn key(&self, index: usize) -> Option<&Versioned> {
+        match &self.0[index] {
+            Answer::Key(found) => found.as_ref(),
+            other => panic!("question {index} was not for a key: {other:?}"),
+        }
+    }
+
+    /// The answer to the `index`th question, which asked for a range.
+    ///
+    /// # Panics
+    /// If there was no such question, or it asked for something else.
+    #[must_use]
+    pub fn range(&self, index: usize) -> &Page<Item> {
+        match &self.0[index] {
+            Answer::Range(page) => page,
+            other => panic!("question {index} was not for a range: {other:?}"),
+        }
+    }
+
+    /// The answer to the `index`th question, which asked for a list.
+    ///
+    /// # Panics
+    /// If there was no such question, or it asked for something else.
+    #[must_use]
+    pub fn list(&self, index: usize) -> &Page<Entry> {
+        match &self.0[index] {
+            Answer::List(page) => page,
+            other => panic!("question {index} was not for a list: {other:?}"),
+        }
+    }
+}
