@@ -13,7 +13,6 @@ pub struct Version(pub u64);
 
 /// A condition on the state before a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Check {
     /// The key was last written in this version, and exists.
     Version(Key, Version),
@@ -37,7 +36,6 @@ impl Check {
 
 /// One change that a commit makes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Write {
     /// Gives the key this value.
     Set(Key, Bytes),

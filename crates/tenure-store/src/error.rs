@@ -1,12 +1,12 @@
 //! What can go wrong, by what to do about it.
 
-use std::error::Error;
+use std::{error::Error, sync::Arc};
 
 use crate::Key;
 
 /// Why something could not be done. **Nothing was changed**, always: an error that leaves this open is not a
 /// `StoreError` but [`CommitError::OutcomeUnknown`].
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
     /// The store can't be reached or is too busy at present. The same request may succeed later.
@@ -30,7 +30,7 @@ pub enum StoreError {
 }
 
 /// Why a commit gave no receipt.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CommitError {
     /// A check did not hold, or the store gave way to a concurrent commit. Nothing was written. Read again, decide again.
@@ -62,12 +62,13 @@ pub enum Conflict {
 }
 
 /// What was being done and what went wrong, in words, with the cause below it where there is one.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[error("{words}")]
 pub struct Reason {
     words: String,
+    /// Shared, since one failure may answer many requests.
     #[source]
-    source: Option<Box<dyn Error + Send + Sync>>,
+    source: Option<Arc<dyn Error + Send + Sync>>,
 }
 
 impl Reason {
@@ -77,8 +78,8 @@ impl Reason {
     }
 
     /// A reason with the error that caused it. The words should hold what a reader needs of it.
-    pub fn caused(words: impl Into<String>, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self { words: words.into(), source: Some(source.into()) }
+    pub fn caused(words: impl Into<String>, source: impl Error + Send + Sync + 'static) -> Self {
+        Self { words: words.into(), source: Some(Arc::new(source)) }
     }
 }
 

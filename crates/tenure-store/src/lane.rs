@@ -66,7 +66,7 @@ pub enum Settled {
 }
 
 /// Why a commit through a lane gave no receipt.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LaneError {
     /// A check did not hold. The commit never happened and never will. Read again, decide again.

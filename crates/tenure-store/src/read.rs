@@ -8,7 +8,6 @@ use crate::{Key, Range, Version};
 
 /// One question of a [`read`](crate::Store::read).
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Read {
     /// The value of one key.
     Key(Key),

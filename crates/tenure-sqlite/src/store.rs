@@ -1,0 +1,149 @@
+//! [`SqliteStore`]: the store itself.
+
+use std::fmt;
+
+use async_trait::async_trait;
+use rusqlite::Connection;
+use tenure_store::{
+    Commit, CommitError, Env, Limits, Range, Read, Reason, Receipt, Snapshot, Store, StoreError, Watch,
+    WatchHub,
+};
+
+use crate::{Location, Settings, notice::Notice, reader::Readers, schema, turn::Turn, writer::Writer};
+
+/// A store in a SQLite file that many processes of one machine share, or in memory. See the [crate](crate).
+#[derive(Debug)]
+pub struct SqliteStore {
+    location: Location,
+    writer: Writer,
+    readers: Readers,
+    hub: WatchHub,
+    /// `None` in memory, where there is nobody else to notice.
+    notice: Option<Notice>,
+}
+
+/// What a store has done in this process so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// How many commits were made.
+    pub commits: u64,
+    /// In how many transactions, each with one flush.
+    pub transactions: u64,
+}
+
+impl SqliteStore {
+    /// Opens the store that a URL names, `sqlite:path` or `sqlite::memory:`, and makes it if it is not there.
+    ///
+    /// # Errors
+    /// [`StoreError::Invalid`] for a path that can't be written to, a foreign file or one of a newer release;
+    /// [`StoreError::Corrupt`] for a damaged file; [`StoreError::Full`] and [`StoreError::Unavailable`].
+    pub async fn open(url: &str) -> Result<Self, StoreError> {
+        Self::open_with(Settings::from_url(url)?).await
+    }
+
+    /// Opens a store with these settings.
+    ///
+    /// # Errors
+    /// As [`SqliteStore::open`].
+    pub async fn open_with(settings: Settings) -> Result<Self, StoreError> {
+        settings.validate()?;
+        let opening = tokio::task::spawn_blocking(move || match &settings.location {
+            Location::File(path) => Self::open_file(&settings, path),
+            Location::Memory => Self::open_memory(&settings),
+        });
+        opening.await.map_err(|error| StoreError::unavailable(Reason::caused("open the store", error)))?
+    }
+
+    fn open_file(settings: &Settings, path: &std::path::Path) -> Result<Self, StoreError> {
+        let env = Env::system();
+        let writer_id = env.random_u64().cast_signed();
+        let turn = Turn::new(path, env)?;
+        schema::prepare(path, settings, &turn)?;
+        let hub = WatchHub::new();
+        let notice = Notice::start(settings, hub.clone(), turn.path(), writer_id)?;
+        let readers = (0..settings.readers).map(|_| schema::connect(settings)).collect::<Result<_, _>>()?;
+        let connection = schema::connect(settings)?;
+        Self::start(settings, hub, connection, Some(turn), readers, Some(notice), writer_id)
+    }
+
+    fn open_memory(settings: &Settings) -> Result<Self, StoreError> {
+        let name = schema::memory_name();
+        let mut connection = schema::connect_memory(&name, settings)?;
+        schema::prepare_memory(&mut connection)?;
+        let readers = (0..settings.readers)
+            .map(|_| schema::connect_memory(&name, settings))
+            .collect::<Result<_, _>>()?;
+        Self::start(settings, WatchHub::new(), connection, None, readers, None, 0)
+    }
+
+    fn start(
+        settings: &Settings,
+        hub: WatchHub,
+        connection: Connection,
+        turn: Option<Turn>,
+        readers: Vec<Connection>,
+        notice: Option<Notice>,
+        writer_id: i64,
+    ) -> Result<Self, StoreError> {
+        let writer = Writer::start(settings, hub.clone(), connection, turn, writer_id)?;
+        let readers = Readers::start(readers)?;
+        Ok(Self { location: settings.location.clone(), writer, readers, hub, notice })
+    }
+
+    /// What this store has done in this process so far.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.writer.stats()
+    }
+
+    /// Makes every commit that waits, then closes the files; blocks until that is done. Later requests are refused with
+    /// [`StoreError::Closed`].
+    ///
+    /// Dropping the store does the same without waiting for the commits.
+    pub fn close(&self) {
+        self.writer.stop();
+        self.readers.stop();
+        if let Some(notice) = &self.notice {
+            notice.stop();
+        }
+        self.hub.wake_all();
+    }
+}
+
+impl fmt::Display for SqliteStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.location.fmt(f)
+    }
+}
+
+#[async_trait]
+impl Store for SqliteStore {
+    async fn read(&self, reads: Vec<Read>) -> Result<Snapshot, StoreError> {
+        self.limits().admit_reads(&reads)?;
+        self.readers.read(reads).await
+    }
+
+    async fn commit(&self, commit: Commit) -> Result<Receipt, CommitError> {
+        self.limits().admit_commit(&commit)?;
+        self.writer.commit(commit).await
+    }
+
+    fn watch(&self, range: Range) -> Watch {
+        let watch = self.hub.watch(range);
+        if let Some(notice) = &self.notice {
+            notice.attend();
+        }
+        watch
+    }
+
+    fn limits(&self) -> Limits {
+        Limits {
+            key_bytes: Limits::KEY_BYTES_MAX,
+            value_bytes: 1024 * 1024,
+            commit_operations: 10_000,
+            commit_bytes: 16 * 1024 * 1024,
+            read_questions: 1000,
+            page_items: 10_000,
+        }
+    }
+}

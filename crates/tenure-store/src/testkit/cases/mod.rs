@@ -1,0 +1,3 @@
+//! The cases, by what they are about.
+
+pub(super) mod commits;
