@@ -70,7 +70,8 @@ async fn files_are_for_their_owner_only() {
     let place = Place::new();
     let store = place.open().await.unwrap();
     store.commit(set("k")).await.unwrap();
-    let files: Vec<PathBuf> = fs::read_dir(place.dir.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let files: Vec<PathBuf> =
+        fs::read_dir(place.dir.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert_eq!(files.len(), 4, "{files:?}");
     for file in files {
         assert_eq!(mode(&file), 0o600, "{}", file.display());
@@ -146,7 +147,10 @@ async fn a_missing_directory_is_named() {
     let path = place.dir.path().join("not/there.db");
     let error = SqliteStore::open(&format!("sqlite:{}", path.display())).await.unwrap_err();
     assert!(matches!(&error, StoreError::Invalid(_)), "{error}");
-    assert!(error.to_string().contains("not/there.db") && error.to_string().contains("create the directory"), "{error}");
+    assert!(
+        error.to_string().contains("not/there.db") && error.to_string().contains("create the directory"),
+        "{error}"
+    );
 }
 
 #[tokio::test]
@@ -261,7 +265,10 @@ async fn a_closed_store_says_so() {
 
 #[tokio::test]
 async fn stores_in_memory_are_apart() {
-    let (one, two) = (SqliteStore::open("sqlite::memory:").await.unwrap(), SqliteStore::open("sqlite::memory:").await.unwrap());
+    let (one, two) = (
+        SqliteStore::open("sqlite::memory:").await.unwrap(),
+        SqliteStore::open("sqlite::memory:").await.unwrap(),
+    );
     one.commit(set("k")).await.unwrap();
     assert!(two.get(&key("k")).await.unwrap().is_none());
     assert!(one.get(&key("k")).await.unwrap().is_some());
@@ -292,7 +299,10 @@ async fn a_watch_that_missed_more_than_the_log_holds_still_wakes() {
         store.commit(set("k")).await.unwrap();
     }
     let mut watch = watcher.watch(Range::Key(key("x")));
-    Env::system().timeout(Duration::from_secs(20), watch.changed()).await.expect("it is woken for what it may have missed");
+    Env::system()
+        .timeout(Duration::from_secs(20), watch.changed())
+        .await
+        .expect("it is woken for what it may have missed");
     store.commit(set("x")).await.unwrap();
     Env::system().timeout(Duration::from_secs(20), watch.changed()).await.expect("and for what comes");
 }
@@ -302,7 +312,8 @@ async fn watches_work_where_the_kernel_gives_no_messages() {
     use nix::sys::inotify::{InitFlags, Inotify};
 
     let place = Place::new();
-    let taken: Vec<Inotify> = std::iter::from_fn(|| Inotify::init(InitFlags::IN_CLOEXEC).ok()).take(100_000).collect();
+    let taken: Vec<Inotify> =
+        std::iter::from_fn(|| Inotify::init(InitFlags::IN_CLOEXEC).ok()).take(100_000).collect();
     let settings = Settings { reread: Duration::from_secs(3600), ..place.settings() };
     let watcher = SqliteStore::open_with(settings).await.unwrap();
     drop(taken);

@@ -100,3 +100,54 @@ pub(super) async fn all<T: Send + 'static>(
     }
     done
 }
+
+/// Every key from `start` up to, not including, `end`.
+pub(super) fn between(start: impl Into<Key>, end: impl Into<Key>) -> Range {
+    Range::Between { start: start.into(), end: end.into() }
+}
+
+/// Makes all these writes, in as many commits as the store needs for them.
+pub(super) async fn fill(store: &Arc<dyn Store>, writes: impl IntoIterator<Item = Write>) {
+    let writes: Vec<Write> = writes.into_iter().collect();
+    for chunk in writes.chunks(store.limits().commit_operations) {
+        commit(store, Commit { checks: Vec::new(), writes: chunk.to_vec() }).await;
+    }
+}
+
+/// All items of a range, read in pages of `limit`.
+pub(super) async fn items(store: &Arc<dyn Store>, range: &Range, limit: usize) -> Vec<Item> {
+    let mut found: Vec<Item> = Vec::new();
+    let mut rest = range.clone();
+    loop {
+        let page = store.scan(&rest, limit).await.unwrap();
+        assert!(page.items.len() <= limit, "{} items in a page of {limit}", page.items.len());
+        found.extend(page.items);
+        match found.last() {
+            Some(last) if page.more => rest = rest.after(&last.key),
+            _ => return found,
+        }
+    }
+}
+
+/// All keys of a range.
+pub(super) async fn keys(store: &Arc<dyn Store>, range: &Range) -> Vec<Key> {
+    let items = items(store, range, store.limits().page_items).await;
+    items.into_iter().map(|item| item.key).collect()
+}
+
+/// The first entries of a list behind `after`.
+pub(super) async fn page(
+    store: &Arc<dyn Store>,
+    list: &Key,
+    after: Option<&EntryId>,
+    limit: usize,
+) -> Page<Entry> {
+    let read = Read::List { list: list.clone(), after: after.cloned(), limit };
+    store.read(vec![read]).await.unwrap().list(0).clone()
+}
+
+/// The ids of a list's first entries.
+pub(super) async fn ids(store: &Arc<dyn Store>, list: &Key) -> Vec<EntryId> {
+    let page = page(store, list, None, store.limits().page_items).await;
+    page.items.into_iter().map(|entry| entry.id).collect()
+}
