@@ -4,7 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 
-use crate::{Commit, CommitError, Conflict, Env, Key, Receipt, Store, StoreExt as _, Watch};
+use crate::{
+    Commit, CommitError, Conflict, Entry, EntryId, Env, Item, Key, Page, Range, Read, Receipt, Store,
+    StoreExt as _, Watch, Write,
+};
 
 /// How often a commit that met contention is made again before the case fails.
 const TRIES_MAX: usize = 1000;

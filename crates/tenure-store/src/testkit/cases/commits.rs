@@ -75,7 +75,8 @@ pub(in crate::testkit) async fn version_holds_for_the_last_write(handles: Handle
     let store = handles.one();
     let mut version = furnish(store).await;
     for round in 0..5 {
-        let next = Commit::new().check(Check::Version(key("there"), version)).set(key("there"), number(round));
+        let next =
+            Commit::new().check(Check::Version(key("there"), version)).set(key("there"), number(round));
         version = commit(store, next).await.version;
     }
     assert_eq!(value(store, &key("there")).await.unwrap(), number(4));
@@ -295,7 +296,8 @@ pub(in crate::testkit) async fn writes_of_every_kind_are_made_together(handles: 
         .delete_range(Range::Prefix(key("range/")))
         .remove(key("l"), entry);
     commit(store, work).await;
-    let keys: Vec<Key> = store.scan(&Range::all(), 10).await.unwrap().items.into_iter().map(|i| i.key).collect();
+    let keys: Vec<Key> =
+        store.scan(&Range::all(), 10).await.unwrap().items.into_iter().map(|i| i.key).collect();
     assert_eq!(keys, [key("new")]);
     assert_eq!(list(store, &key("l")).await, ["second", "third"]);
     assert!(list(store, &key("range/l")).await.is_empty(), "its range was deleted");

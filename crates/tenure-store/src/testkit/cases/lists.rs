@@ -108,7 +108,8 @@ pub(in crate::testkit) async fn removal_takes_one_entry_and_no_other(handles: Ha
         commit(store, Commit::new().remove(queue.clone(), ids[taken].clone())).await;
         assert_eq!(numbers(handles.nth(1), &queue).await, rest);
     }
-    let rest = [1, 3, 4].into_iter().fold(Commit::new(), |all, at| all.remove(queue.clone(), ids[at].clone()));
+    let rest =
+        [1, 3, 4].into_iter().fold(Commit::new(), |all, at| all.remove(queue.clone(), ids[at].clone()));
     commit(store, rest).await;
     assert_eq!(numbers(store, &queue).await, Vec::<u64>::new());
 }
@@ -251,7 +252,8 @@ pub(in crate::testkit) async fn checks_of_a_key_and_of_a_list_are_apart(handles:
 /// `Empty` holds before the first append, fails while there is an entry, and holds again when the last is gone.
 pub(in crate::testkit) async fn empty_holds_while_there_is_no_entry(handles: Handles) {
     let (store, queue) = (handles.one(), key("queue"));
-    let if_empty = |value: &'static str| Commit::new().check(Check::Empty(queue.clone())).set(key("k"), value);
+    let if_empty =
+        |value: &'static str| Commit::new().check(Check::Empty(queue.clone())).set(key("k"), value);
     commit(store, if_empty("before")).await;
     fill(store, appends(&queue, 0..2)).await;
     let ids = ids(store, &queue).await;
@@ -290,23 +292,6 @@ pub(in crate::testkit) async fn empty_fails_once_an_append_was_acknowledged(hand
             }
         }
         producer.await.unwrap();
-    }
-}
-
-/// Of a first entry that needs a key to be absent, and of that key that needs the list to be empty, one succeeds.
-pub(in crate::testkit) async fn a_first_entry_and_a_check_for_empty_exclude_each_other(handles: Handles) {
-    for round in 0..20 {
-        let (queue, state) = (key(&format!("queue{round}")), key(&format!("state{round}")));
-        let rivals = [
-            Commit::new().check(Check::Absent(state.clone())).append(queue.clone(), number(1)),
-            Commit::new().check(Check::Empty(queue)).set(state, "idle"),
-        ];
-        let attempts = rivals.into_iter().enumerate().map(|(at, rival)| {
-            let store = Arc::clone(handles.nth(round + at));
-            async move { attempt(&store, rival).await }
-        });
-        let made = all(attempts.collect::<Vec<_>>()).await;
-        assert!(made[0] != made[1], "round {round}: {made:?}");
     }
 }
 

@@ -9,9 +9,36 @@ use crate::{
 
 /// Keys around everything that goes wrong with orders and prefixes, in byte order.
 const EDGES: &[&[u8]] = &[
-    b"\0", b"\0\0", b"\0\xFF", b" ", b"A", b"B", b"a", b"a\0", b"a\0\0", b"a ", b"aA", b"aa", b"ab", b"a\x7F",
-    b"a\x80", b"a\xFF", b"a\xFF\0", b"a\xFF\xFF", b"b", b"\x7F", b"\x80", b"\xC3\xA9", b"\xFE", b"\xFE\xFF",
-    b"\xFF", b"\xFF\0", b"\xFF\xFE", b"\xFF\xFF", b"\xFF\xFF\0", b"\xFF\xFF\xFF",
+    b"\0",
+    b"\0\0",
+    b"\0\xFF",
+    b" ",
+    b"A",
+    b"B",
+    b"a",
+    b"a\0",
+    b"a\0\0",
+    b"a ",
+    b"aA",
+    b"aa",
+    b"ab",
+    b"a\x7F",
+    b"a\x80",
+    b"a\xFF",
+    b"a\xFF\0",
+    b"a\xFF\xFF",
+    b"b",
+    b"\x7F",
+    b"\x80",
+    b"\xC3\xA9",
+    b"\xFE",
+    b"\xFE\xFF",
+    b"\xFF",
+    b"\xFF\0",
+    b"\xFF\xFE",
+    b"\xFF\xFF",
+    b"\xFF\xFF\0",
+    b"\xFF\xFF\xFF",
 ];
 
 fn edges() -> Vec<Key> {
@@ -28,7 +55,8 @@ async fn set(store: &Arc<dyn Store>, keys: &[Key]) {
 
 /// Ranges of every kind over the edges.
 fn ranges() -> Vec<Range> {
-    let prefixes: [&[u8]; 9] = [b"\0", b"\0\xFF", b"a", b"a\0", b"a\xFF", b"\xFE", b"\xFF", b"\xFF\xFF", b"x"];
+    let prefixes: [&[u8]; 9] =
+        [b"\0", b"\0\xFF", b"a", b"a\0", b"a\xFF", b"\xFE", b"\xFF", b"\xFF\xFF", b"x"];
     let bounds: [(&[u8], &[u8]); 8] = [
         (b"a", b"b"),
         (b"a\0", b"a\xFF"),
@@ -50,12 +78,10 @@ pub(in crate::testkit) async fn keys_come_in_byte_order(handles: Handles) {
     let store = handles.one();
     let mut backwards = edges();
     backwards.reverse();
-    let version = commit(
-        store,
-        backwards.iter().fold(Commit::new(), |all, key| all.set(key.clone(), key.to_bytes())),
-    )
-    .await
-    .version;
+    let version =
+        commit(store, backwards.iter().fold(Commit::new(), |all, key| all.set(key.clone(), key.to_bytes())))
+            .await
+            .version;
     let found = items(handles.nth(1), &Range::all(), 100).await;
     assert_eq!(found.iter().map(|item| item.key.clone()).collect::<Vec<_>>(), edges());
     for item in found {
@@ -134,7 +160,8 @@ pub(in crate::testkit) async fn paging_goes_on_while_keys_come_and_go(handles: H
         if !page.more {
             break;
         }
-        let churn = Commit::new().set(last.join(b"behind"), "v").set(key("k").join(b"\0"), "v").delete(last.clone());
+        let churn =
+            Commit::new().set(last.join(b"behind"), "v").set(key("k").join(b"\0"), "v").delete(last.clone());
         commit(handles.nth(1), churn).await;
         commit(handles.nth(1), Commit::new().delete(last.join(b"behind"))).await;
         rest = rest.after(&last);

@@ -63,9 +63,8 @@ pub(in crate::testkit) async fn a_receipt_tells_the_version_of_every_key(handles
     for item in store.scan(&Range::all(), 10).await.unwrap().items {
         assert_eq!(item.version, receipt.version, "{} in a range", item.key);
     }
-    let checked = keys.iter().fold(Commit::new(), |all, key| {
-        all.check(Check::Version(key.clone(), receipt.version))
-    });
+    let checked =
+        keys.iter().fold(Commit::new(), |all, key| all.check(Check::Version(key.clone(), receipt.version)));
     commit(store, checked).await;
 }
 
@@ -148,7 +147,8 @@ pub(in crate::testkit) async fn one_of_many_writers_of_a_version_wins(handles: H
     for round in 0..16 {
         let writers = (0..8).map(|writer| {
             let store = Arc::clone(handles.nth(writer));
-            let work = Commit::new().check(Check::Version(key("k"), read)).set(key("k"), number(writer as u64));
+            let work =
+                Commit::new().check(Check::Version(key("k"), read)).set(key("k"), number(writer as u64));
             async move { attempt(&store, work).await }
         });
         let won: Vec<usize> =

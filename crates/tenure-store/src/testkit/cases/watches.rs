@@ -9,7 +9,7 @@ use std::{
 };
 
 use crate::{
-    Commit, Key, Range, Read, Snapshot, Store, StoreExt as _, Watch,
+    Commit, Range, Read, Snapshot, Store, StoreExt as _, Watch,
     testkit::{HANDLES, Handles, tools::*},
 };
 
@@ -146,11 +146,8 @@ pub(in crate::testkit) async fn a_dropped_wait_loses_no_waking(handles: Handles)
         let change = Commit::new().set(key(NAME), number(round as u64));
         {
             let mut wait = pin!(watch.changed());
-            let waiting = wait.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending();
+            let _ = wait.as_mut().poll(&mut Context::from_waker(Waker::noop()));
             commit(handles.nth(round / 2), change.clone()).await;
-            if !waiting {
-                continue;
-            }
         }
         for _ in 0..3 {
             let wait = pin!(watch.changed());
@@ -230,20 +227,11 @@ pub(in crate::testkit) async fn a_dropped_watch_harms_nobody(handles: Handles) {
 
 /// A watch goes on waking, change after change.
 pub(in crate::testkit) async fn a_watch_wakes_again_and_again(handles: Handles) {
-    let reader = handles.nth(1);
-    let watches = ranges().map(|range| reader.watch(range));
-    let name = key(NAME);
-    for mut watch in watches {
+    for range in ranges() {
+        let mut watch = handles.nth(1).watch(range);
         for change in 1..=10 {
-            commit(handles.one(), Commit::new().set(name.clone(), number(change))).await;
-            while seen(reader, &name).await != change {
-                woken(&mut watch).await;
-            }
+            commit(handles.one(), Commit::new().set(key(NAME), number(change))).await;
             woken(&mut watch).await;
         }
     }
-}
-
-async fn seen(store: &Arc<dyn Store>, name: &Key) -> u64 {
-    value(store, name).await.map_or(0, |value| to_number(&value))
 }

@@ -1,0 +1,42 @@
+//! [`World`]: what a simulated run has, and [`simulate`], which runs it.
+
+use std::sync::Arc;
+
+use tenure_store::{Env, Faults, MemoryStore};
+
+use crate::{Node, Trace};
+
+/// One simulated run: its seed, its time and dice, its store, and the record of what happened.
+#[derive(Clone, Debug)]
+pub struct World {
+    /// What everything follows from.
+    pub seed: u64,
+    /// Simulated time and randomness.
+    pub env: Env,
+    /// What happened so far.
+    pub trace: Trace,
+    /// The store, without faults: what really is.
+    pub store: Arc<MemoryStore>,
+}
+
+impl World {
+    /// A node with a name, on a link of its own to the store.
+    #[must_use]
+    pub fn node(&self, name: impl Into<String>, faults: Faults) -> Node {
+        Node::new(self, name.into(), faults)
+    }
+}
+
+/// Runs a scenario from a seed, and returns what it gave and what happened.
+pub fn simulate<T, Running: Future<Output = T>>(
+    seed: u64,
+    scenario: impl FnOnce(World) -> Running,
+) -> (T, Trace) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    runtime.expect("a runtime of one thread can always be made").block_on(async {
+        let env = Env::simulated(seed);
+        let trace = Trace::new(env.clone());
+        let world = World { seed, env, trace: trace.clone(), store: Arc::new(MemoryStore::new()) };
+        (scenario(world).await, trace)
+    })
+}

@@ -1,0 +1,38 @@
+//! The same seed is the same run, byte for byte; another seed is another run.
+
+use tenure_sim::{
+    Trace,
+    scenario::{Following, bank, followers, lanes},
+    simulate,
+};
+use tenure_store::Lane;
+
+fn traces(seed: u64) -> [String; 3] {
+    let text = |trace: Trace| trace.text();
+    [
+        text(simulate(seed, |world| async { lanes::<Lane>(world).await.unwrap() }).1),
+        text(simulate(seed, |world| async { bank(world).await.unwrap() }).1),
+        text(simulate(seed, |world| async { followers(world, Following::WatchThenRead).await.unwrap() }).1),
+    ]
+}
+
+#[test]
+fn a_seed_decides_the_trace() {
+    for seed in 0..20 {
+        let (first, again) = (traces(seed), traces(seed));
+        for (first, again) in first.iter().zip(&again) {
+            assert!(first.lines().count() > 30, "there is something to compare");
+            assert!(first == again, "seed {seed} gave two traces");
+        }
+    }
+}
+
+#[test]
+fn another_seed_gives_another_trace() {
+    let all: Vec<[String; 3]> = (0..20).map(traces).collect();
+    for scenario in 0..3 {
+        let different: std::collections::HashSet<&String> =
+            all.iter().map(|traces| &traces[scenario]).collect();
+        assert_eq!(different.len(), all.len());
+    }
+}

@@ -1,0 +1,131 @@
+//! Planted bugs, each of which a few hundred seeds must find: the scenarios are not blind.
+
+use tenure_sim::{
+    Node,
+    scenario::{Following, Runner, followers, lanes},
+    simulate,
+};
+use tenure_store::{Check, Commit, CommitError, Key, LaneError, Store, StoreExt as _, Version};
+
+const SEEDS: u64 = 300;
+
+fn found_in_lanes<R: Runner>() -> Option<String> {
+    (0..SEEDS).find_map(|seed| simulate(seed, |world| async { lanes::<R>(world).await.err() }).0)
+}
+
+fn without_lane(commit: Result<(), CommitError>) -> Result<(), LaneError> {
+    commit.map_err(|error| match error {
+        CommitError::Conflict(conflict) => LaneError::Conflict(conflict),
+        CommitError::OutcomeUnknown(reason) => LaneError::OutcomeUnknown(reason),
+        CommitError::Failed(error) => LaneError::Failed(error),
+        _ => unreachable!("there are no other errors"),
+    })
+}
+
+/// Sends again whenever the answer is lost, as many client libraries do.
+struct BlindRetry(Node);
+
+impl Runner for BlindRetry {
+    async fn open(node: &Node, _: Key) -> Result<Self, LaneError> {
+        Ok(Self(node.clone()))
+    }
+
+    async fn commit(&mut self, commit: Commit) -> Result<(), LaneError> {
+        loop {
+            match self.0.commit(commit.clone()).await {
+                Err(CommitError::OutcomeUnknown(_)) => {}
+                other => return without_lane(other.map(|_| ())),
+            }
+        }
+    }
+}
+
+#[test]
+fn sending_again_blindly_is_found() {
+    let flaw = found_in_lanes::<BlindRetry>().expect("it is found");
+    assert!(flaw.contains("is there 2 times"), "{flaw}");
+}
+
+/// Takes a lost answer for a failure.
+struct UnknownIsFailed(Node);
+
+impl Runner for UnknownIsFailed {
+    async fn open(node: &Node, _: Key) -> Result<Self, LaneError> {
+        Ok(Self(node.clone()))
+    }
+
+    async fn commit(&mut self, commit: Commit) -> Result<(), LaneError> {
+        match self.0.commit(commit).await {
+            Err(CommitError::OutcomeUnknown(reason)) => {
+                Err(LaneError::Failed(tenure_store::StoreError::Unavailable(reason)))
+            }
+            other => without_lane(other.map(|_| ())),
+        }
+    }
+}
+
+#[test]
+fn taking_unknown_for_failed_is_found() {
+    let flaw = found_in_lanes::<UnknownIsFailed>().expect("it is found");
+    assert!(flaw.contains("Refused and is there 1 times"), "{flaw}");
+}
+
+/// A lane that takes the refusal of one copy for the refusal of all: the step that declares a number void is left out.
+struct NoVoid {
+    node: Node,
+    key: Key,
+    owner: u64,
+    number: u64,
+    version: Option<Version>,
+}
+
+impl Runner for NoVoid {
+    async fn open(node: &Node, key: Key) -> Result<Self, LaneError> {
+        let version = node.get(&key).await?.map(|found| found.version);
+        Ok(Self { node: node.clone(), key, owner: node.env.random_u64(), number: 0, version })
+    }
+
+    async fn commit(&mut self, commit: Commit) -> Result<(), LaneError> {
+        self.number += 1;
+        let check = match self.version {
+            Some(version) => Check::Version(self.key.clone(), version),
+            None => Check::Absent(self.key.clone()),
+        };
+        let mark = format!("{} {}", self.owner, self.number);
+        let marked = Commit::new().check(check).and(commit).set(self.key.clone(), mark.clone().into_bytes());
+        loop {
+            match self.node.commit(marked.clone()).await {
+                Ok(receipt) => {
+                    self.version = Some(receipt.version);
+                    return Ok(());
+                }
+                Err(CommitError::OutcomeUnknown(_) | CommitError::Failed(_)) => {}
+                Err(CommitError::Conflict(conflict)) => match self.node.get(&self.key).await? {
+                    Some(found) if found.value == mark.as_bytes() => {
+                        self.version = Some(found.version);
+                        return Ok(());
+                    }
+                    found => {
+                        self.version = found.map(|found| found.version);
+                        return Err(LaneError::Conflict(conflict));
+                    }
+                },
+                Err(_) => unreachable!("there are no other errors"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_refusal_without_a_void_is_found() {
+    let flaw = found_in_lanes::<NoVoid>().expect("it is found");
+    assert!(flaw.contains("Refused and is there 1 times"), "{flaw}");
+}
+
+#[test]
+fn reading_before_watching_is_found() {
+    let found = (0..SEEDS).find_map(|seed| {
+        simulate(seed, |world| async { followers(world, Following::ReadThenWatch).await.err() }).0
+    });
+    assert!(found.expect("it is found").contains("never saw the last change"));
+}

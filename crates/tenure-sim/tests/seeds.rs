@@ -1,0 +1,49 @@
+//! Every scenario, from a thousand seeds.
+
+use std::cell::Cell;
+
+use tenure_sim::{
+    for_each_seed,
+    scenario::{Following, bank, followers, lanes},
+};
+use tenure_store::Lane;
+
+const SEEDS: std::ops::Range<u64> = 0..1000;
+
+#[test]
+fn commits_through_lanes_happen_exactly_once() {
+    let [acknowledged, refused, unknown, lost] = [const { Cell::new(0) }; 4];
+    for_each_seed(SEEDS, |world| async {
+        let told = lanes::<Lane>(world).await.unwrap();
+        acknowledged.set(acknowledged.get() + told.acknowledged);
+        refused.set(refused.get() + told.refused);
+        unknown.set(unknown.get() + told.unknown);
+        lost.set(lost.get() + told.answers_lost);
+    });
+    let seen = [acknowledged.get(), refused.get(), unknown.get(), lost.get()];
+    if std::env::var_os("TENURE_SEED").is_none() {
+        let floors = [20_000, 5000, 50, 5000];
+        assert!(
+            seen.iter().zip(floors).all(|(count, floor)| *count > floor),
+            "a sweep this calm shows nothing: {seen:?}"
+        );
+    }
+}
+
+#[test]
+fn contended_transfers_keep_the_sum() {
+    let made = Cell::new(0);
+    for_each_seed(SEEDS, |world| async {
+        made.set(made.get() + bank(world).await.unwrap());
+    });
+    if std::env::var_os("TENURE_SEED").is_none() {
+        assert!(made.get() > 10_000, "only {} transfers were made", made.get());
+    }
+}
+
+#[test]
+fn followers_see_the_last_change() {
+    for_each_seed(SEEDS, |world| async {
+        followers(world, Following::WatchThenRead).await.unwrap();
+    });
+}
