@@ -349,7 +349,7 @@ impl Broken {
             let mut offsets = self.offsets.lock();
             match write {
                 Write::Set(key, _) => {
-                    shown = Version(version.0 - *offsets.entry(key).or_insert(version.0 - 1))
+                    shown = Version(version.0 - *offsets.entry(key).or_insert(version.0 - 1));
                 }
                 Write::Delete(key) => drop(offsets.remove(&key)),
                 Write::DeleteRange(range) => offsets.retain(|key, _| !range.contains(key)),

@@ -290,6 +290,7 @@ pub(in crate::testkit) async fn empty_fails_once_an_append_was_acknowledged(hand
             if late {
                 break;
             }
+            tokio::task::yield_now().await;
         }
         producer.await.unwrap();
     }
@@ -329,6 +330,7 @@ pub(in crate::testkit) async fn an_entry_that_changes_lists_is_always_in_one(han
         let snapshot = handles.nth(2).read(reads.to_vec()).await.unwrap();
         let counts = [snapshot.list(0).items.len(), snapshot.list(1).items.len()];
         assert_eq!(counts[0] + counts[1], 1, "{counts:?}");
+        tokio::task::yield_now().await;
     }
     mover.await.unwrap();
 }

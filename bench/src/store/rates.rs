@@ -1,0 +1,122 @@
+//! Rates of commits and reads, beside bare transactions.
+
+use std::{path::Path, sync::Arc};
+
+use rusqlite::Connection;
+use tenure_sqlite::SqliteStore;
+use tenure_store::{Commit, Key, Store as _, StoreExt as _};
+
+use crate::figures::{line, median, per_second, rate};
+
+const ROUNDS: usize = 7;
+const COMMITS: u64 = 1500;
+const COMMITTERS: u64 = 64;
+const COMMITS_EACH: u64 = 300;
+const READS: u64 = 10_000;
+
+/// The rates of one round.
+struct Round {
+    raw: f64,
+    one: f64,
+    many: f64,
+    read_one: f64,
+    read_many: f64,
+}
+
+pub(crate) fn measure(dir: &Path) {
+    let raw = raw_connection(&dir.join("raw.db"));
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let url = format!("sqlite:{}", dir.join("rates.db").display());
+    let store = Arc::new(runtime.block_on(SqliteStore::open(&url)).unwrap());
+    let before = store.stats();
+    let rounds: Vec<Round> = (0..ROUNDS)
+        .map(|_| Round {
+            raw: rate(COMMITS, || bare_transactions(&raw)),
+            one: rate(COMMITS, || runtime.block_on(commits(&store, 0, COMMITS))),
+            many: rate(COMMITTERS * COMMITS_EACH, || runtime.block_on(committers(&store))),
+            read_one: rate(READS, || runtime.block_on(reads(&store, READS))),
+            read_many: rate(READS, || runtime.block_on(readers(&store))),
+        })
+        .collect();
+    let stats = store.stats();
+
+    let figure = |pick: fn(&Round) -> f64| median(rounds.iter().map(pick).collect());
+    let beside = |pick: fn(&Round) -> f64, what: &str| format!("{:.2} of {what}", figure(pick));
+    line("bare SQLite, one row a transaction (the raw limit)", per_second(figure(|r| r.raw)), String::new());
+    line("commits, 1 committer", per_second(figure(|r| r.one)), beside(|r| r.one / r.raw, "the raw limit"));
+    line(
+        "commits, 64 committers",
+        per_second(figure(|r| r.many)),
+        beside(|r| r.many / r.one, "those of 1 committer"),
+    );
+    let alone = ROUNDS as u64 * COMMITS;
+    let grouped = stats.commits - before.commits - alone;
+    let flushes = stats.transactions - before.transactions - alone;
+    line("commits a flush, 64 committers", format!("{:.1}", grouped as f64 / flushes as f64), String::new());
+    line("reads by key, 1 reader", per_second(figure(|r| r.read_one)), String::new());
+    line("reads by key, 64 readers", per_second(figure(|r| r.read_many)), String::new());
+}
+
+fn raw_connection(path: &Path) -> Connection {
+    let raw = Connection::open(path).unwrap();
+    raw.pragma_update(None, "journal_mode", "WAL").unwrap();
+    raw.pragma_update(None, "synchronous", "FULL").unwrap();
+    raw.execute_batch(
+        "CREATE TABLE row (id INTEGER PRIMARY KEY, value BLOB); INSERT INTO row VALUES (1, zeroblob(256));",
+    )
+    .unwrap();
+    raw
+}
+
+fn bare_transactions(raw: &Connection) {
+    let mut update = raw.prepare("UPDATE row SET value = ?1 WHERE id = 1").unwrap();
+    for number in 0..COMMITS {
+        update.execute([value(number)]).unwrap();
+    }
+}
+
+async fn commits(store: &SqliteStore, committer: u64, count: u64) {
+    for number in 0..count {
+        store.commit(Commit::new().set(key(committer), value(number))).await.unwrap();
+    }
+}
+
+async fn committers(store: &Arc<SqliteStore>) {
+    let tasks: Vec<_> = (0..COMMITTERS)
+        .map(|committer| {
+            let store = Arc::clone(store);
+            tokio::spawn(async move { commits(&store, committer, COMMITS_EACH).await })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+}
+
+async fn reads(store: &SqliteStore, count: u64) {
+    for number in 0..count {
+        store.get(&key(number % COMMITTERS)).await.unwrap().unwrap();
+    }
+}
+
+async fn readers(store: &Arc<SqliteStore>) {
+    let tasks: Vec<_> = (0..COMMITTERS)
+        .map(|_| {
+            let store = Arc::clone(store);
+            tokio::spawn(async move { reads(&store, READS / COMMITTERS).await })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+}
+
+fn key(committer: u64) -> Key {
+    Key::from(format!("key/{committer}").as_str())
+}
+
+fn value(number: u64) -> Vec<u8> {
+    let mut value = vec![0; 256];
+    value[..8].copy_from_slice(&number.to_be_bytes());
+    value
+}
