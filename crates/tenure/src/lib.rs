@@ -1,1 +1,35 @@
-//! Soon.
+//! Leader election, membership, singletons, durable servers and a process registry, kept in the database you already run.
+//!
+//! This crate is the door to the others: [`open`] opens a store by its URL, and [`prelude`] has what most programs use. What is here so far
+//! is the foundation, the store; see the project's README for what is to come.
+//!
+//! ```
+//! use tenure::prelude::*;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), CommitError> {
+//! let store = tenure::open("sqlite::memory:").await?;
+//! store.commit(Commit::new().set(Key::from("greeting"), "hello")).await?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod open;
+
+pub use open::open;
+#[cfg(feature = "sqlite")]
+pub use tenure_sqlite as sqlite;
+pub use tenure_store as store;
+
+/// What most programs use.
+pub mod prelude {
+    pub use tenure_store::{
+        Check, Commit, CommitError, Conflict, Env, Key, Lane, LaneError, Name, Prefixed, Range, Read,
+        Receipt, Retry, Store, StoreError, StoreExt, Tuple, Version, Watch, Write,
+    };
+}
+
+/// The program in the README is compiled and run like every other example.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -50,9 +50,12 @@ fn number_in(snapshot: &Snapshot, index: usize) -> u64 {
     snapshot.key(index).map_or(0, |found| to_number(&found.value))
 }
 
-/// Adds 1 to the number in `k`, as often as it takes until nobody else came between.
+const COUNTERS: usize = 8;
+const INCREMENTS: usize = 25;
+
+/// Adds 1 to the number in `k`. Only another increment that came between may refuse it, so that others run out in the end.
 async fn increment(store: &Arc<dyn Store>) {
-    loop {
+    for _ in 0..COUNTERS * INCREMENTS {
         let (check, next) = match store.get(&key("k")).await.unwrap() {
             None => (Check::Absent(key("k")), 1),
             Some(found) => (Check::Version(key("k"), found.version), to_number(&found.value) + 1),
@@ -62,44 +65,54 @@ async fn increment(store: &Arc<dyn Store>) {
         if attempt(store, Commit::new().check(check).set(key("k"), number(next))).await {
             return;
         }
-        yield_now().await;
     }
+    panic!("{store} refused an increment more often than there were others");
 }
 
 /// No increment of a counter is lost, though many tasks on many handles make them at once.
 pub(in crate::testkit) async fn no_increment_is_lost(handles: Handles) {
-    const EACH: u64 = 25;
-    let tasks = (0..8).map(|task| {
+    let tasks = (0..COUNTERS).map(|task| {
         let store = Arc::clone(handles.nth(task));
         async move {
-            for _ in 0..EACH {
+            for _ in 0..INCREMENTS {
                 increment(&store).await;
             }
         }
     });
     all(tasks).await;
     let counted = to_number(&value(handles.one(), &key("k")).await.unwrap());
-    assert_eq!(counted, 8 * EACH, "the counter against the increments that were acknowledged");
+    assert_eq!(
+        counted,
+        (COUNTERS * INCREMENTS) as u64,
+        "the counter against the increments that were acknowledged"
+    );
 }
 
 const ACCOUNTS: usize = 6;
+const CLERKS: usize = 4;
+const TRANSFERS: usize = 25;
 
 fn accounts() -> Vec<Read> {
     (0..ACCOUNTS).map(|account| Read::Key(nth("account", account))).collect()
 }
 
-/// Moves 1 from one account to another, if nobody touched either since they were read.
-async fn transfer(store: &Arc<dyn Store>, from: usize, to: usize) -> bool {
-    let seen = store.read(accounts()).await.unwrap();
-    yield_now().await;
-    let mut work = Commit::new();
-    for (account, change) in [(from, -1), (to, 1)] {
-        let found = seen.key(account).expect("no account is ever deleted");
-        let next = to_number(&found.value).checked_add_signed(change).expect("accounts start rich");
-        work = work.check(Check::Version(nth("account", account), found.version));
-        work = work.set(nth("account", account), number(next));
+/// Moves 1 from one account to another. Only another transfer that came between may refuse it.
+async fn transfer(store: &Arc<dyn Store>, from: usize, to: usize) {
+    for _ in 0..CLERKS * TRANSFERS {
+        let seen = store.read(accounts()).await.unwrap();
+        yield_now().await;
+        let mut work = Commit::new();
+        for (account, change) in [(from, -1), (to, 1)] {
+            let found = seen.key(account).expect("no account is ever deleted");
+            let next = to_number(&found.value).checked_add_signed(change).expect("accounts start rich");
+            work = work.check(Check::Version(nth("account", account), found.version));
+            work = work.set(nth("account", account), number(next));
+        }
+        if attempt(store, work).await {
+            return;
+        }
     }
-    attempt(store, work).await
+    panic!("{store} refused a transfer more often than there were others");
 }
 
 /// Transfers between accounts leave their sum as it is, in every snapshot that is taken meanwhile.
@@ -119,14 +132,12 @@ pub(in crate::testkit) async fn transfers_keep_the_sum(handles: Handles) {
             }
         })
     };
-    let tasks = (0..4).map(|task| {
+    let tasks = (0..CLERKS).map(|task| {
         let store = Arc::clone(handles.nth(task));
         async move {
-            for step in 0..25 {
+            for step in 0..TRANSFERS {
                 let from = (task + step) % ACCOUNTS;
-                while !transfer(&store, from, (from + 1 + step % 5) % ACCOUNTS).await {
-                    yield_now().await;
-                }
+                transfer(&store, from, (from + 1 + step % 5) % ACCOUNTS).await;
             }
         }
     });
@@ -291,15 +302,14 @@ pub(in crate::testkit) async fn a_snapshot_never_shows_half_a_commit(handles: Ha
 
 /// Reads never go back: none shows less than one that had finished before it began, on any handle.
 pub(in crate::testkit) async fn reads_never_go_back(handles: Handles) {
-    const WRITES: u64 = 80;
-    let highest = Arc::new(AtomicU64::new(0));
+    let (highest, done) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
     let readers = (0..4).map(|reader| {
-        let (store, highest) = (Arc::clone(handles.nth(reader)), Arc::clone(&highest));
+        let store = Arc::clone(handles.nth(reader));
+        let (highest, done) = (Arc::clone(&highest), Arc::clone(&done));
         async move {
-            let mut seen = 0;
-            while seen < WRITES {
+            while !done.load(Ordering::SeqCst) {
                 let floor = highest.load(Ordering::SeqCst);
-                seen = value(&store, &key("k")).await.map_or(0, |found| to_number(&found));
+                let seen = value(&store, &key("k")).await.map_or(0, |found| to_number(&found));
                 assert!(seen >= floor, "{store} showed {seen} when {floor} had already been read");
                 highest.fetch_max(seen, Ordering::SeqCst);
                 yield_now().await;
@@ -307,10 +317,11 @@ pub(in crate::testkit) async fn reads_never_go_back(handles: Handles) {
         }
     });
     let reading = tokio::spawn(all(readers.collect::<Vec<_>>()));
-    for count in 1..=WRITES {
+    for count in 1..=80 {
         commit(handles.nth(0), Commit::new().set(key("k"), number(count))).await;
         yield_now().await;
     }
+    done.store(true, Ordering::SeqCst);
     reading.await.expect("reads only go forward");
 }
 
