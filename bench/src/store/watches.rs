@@ -38,15 +38,7 @@ pub(crate) fn measure(dir: &Path) {
     );
     drop(watches);
 
-    let commits = || {
-        rate(COMMITS, || {
-            runtime.block_on(async {
-                for _ in 0..COMMITS {
-                    store.commit(Commit::new().set(Key::from("other"), "v")).await.unwrap();
-                }
-            })
-        })
-    };
+    let commits = || rate(COMMITS, || runtime.block_on(commit_alone(&store)));
     let ratios = (0..ROUNDS).map(|_| {
         let without = commits();
         let _watches = watch_all();
@@ -58,6 +50,12 @@ pub(crate) fn measure(dir: &Path) {
         format!("{ratio:.2}"),
         "of those without".into(),
     );
+}
+
+async fn commit_alone(store: &SqliteStore) {
+    for _ in 0..COMMITS {
+        store.commit(Commit::new().set(Key::from("other"), "v")).await.unwrap();
+    }
 }
 
 fn processor_us() -> i64 {

@@ -1,5 +1,7 @@
 //! The same seed is the same run, byte for byte; another seed is another run.
 
+#![allow(clippy::unwrap_used, reason = "a test tells what it found by panicking")]
+
 use tenure_sim::{
     Trace,
     scenario::{Following, bank, followers, lanes},

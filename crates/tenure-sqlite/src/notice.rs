@@ -53,6 +53,17 @@ struct Watcher {
     writer: i64,
 }
 
+/// What a group changed, as [`changes::encode`] wrote it.
+type Names = Option<Vec<u8>>;
+
+/// What was committed since the last look.
+struct News {
+    /// The last version.
+    last: u64,
+    /// What others changed up to it; `None` if that is too much to read, or no longer known.
+    changes: Option<Vec<Names>>,
+}
+
 impl Notice {
     /// Starts to notice changes that are not by `writer`.
     pub(crate) fn start(
@@ -157,12 +168,12 @@ impl Watcher {
 
     /// Tells the hub of everything that others committed since the last look.
     fn look(&mut self) -> Result<(), StoreError> {
-        let (last, news) = self.news().map_err(|error| store_error("read what changed", error))?;
+        let News { last, changes } = self.news().map_err(|error| store_error("read what changed", error))?;
         self.seen = last;
-        match news {
+        match changes {
             None => self.hub.wake_all(),
-            Some(news) => {
-                for names in news {
+            Some(changes) => {
+                for names in changes {
                     self.hub.wake(changes::decode(names)?);
                 }
             }
@@ -170,33 +181,24 @@ impl Watcher {
         Ok(())
     }
 
-    /// The last version, and what others changed up to it; `None` if that is too much, or no longer known.
-    fn news(&mut self) -> rusqlite::Result<(u64, Option<Vec<Option<Vec<u8>>>>)> {
+    fn news(&mut self) -> rusqlite::Result<News> {
         let transaction = self.connection.transaction()?;
         let last = sql::last_version(&transaction)?;
         if last == self.seen {
-            return Ok((last, Some(Vec::new())));
+            return Ok(News { last, changes: Some(Vec::new()) });
         }
         // A row tells of all versions since the row before it. If the row for what we saw last is gone, so may others be.
         let known = transaction
             .prepare_cached("SELECT 1 FROM changes WHERE version <= ?1 LIMIT 1")?
             .exists([self.seen])?;
-        let mut query = transaction.prepare_cached(
-            "SELECT writer, names FROM changes WHERE version > ?1 ORDER BY version LIMIT ?2",
-        )?;
+        let query = "SELECT writer, names FROM changes WHERE version > ?1 ORDER BY version LIMIT ?2";
+        let mut query = transaction.prepare_cached(query)?;
         let rows = query.query_map(params![self.seen, NEWS_MAX + 1], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        let rows: Vec<(i64, Option<Vec<u8>>)> = rows.collect::<Result<_, _>>()?;
+        let rows: Vec<(i64, Names)> = rows.collect::<Result<_, _>>()?;
         if !known || rows.len() > NEWS_MAX {
-            return Ok((last, None));
+            return Ok(News { last, changes: None });
         }
-        Ok((
-            last,
-            Some(
-                rows.into_iter()
-                    .filter(|(writer, _)| *writer != self.writer)
-                    .map(|(_, names)| names)
-                    .collect(),
-            ),
-        ))
+        let others = rows.into_iter().filter(|(writer, _)| *writer != self.writer);
+        Ok(News { last, changes: Some(others.map(|(_, names)| names).collect()) })
     }
 }

@@ -11,7 +11,7 @@ use tenure_store::{
 
 use crate::{Location, Settings, notice::Notice, reader::Readers, schema, turn::Turn, writer::Writer};
 
-/// A store in a SQLite file that many processes of one machine share, or in memory. See the [crate](crate).
+/// A store in a SQLite file that many processes of one machine share, or in memory: see the crate.
 #[derive(Debug)]
 pub struct SqliteStore {
     location: Location,

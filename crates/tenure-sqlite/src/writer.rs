@@ -63,12 +63,19 @@ struct Worker {
 
 /// What came of a transaction.
 enum Group {
-    /// It is on disk, or there was nothing to write. Each request has this answer.
-    Done(Vec<Result<Receipt, Conflict>>, BTreeSet<Range>),
+    /// It is on disk, or there was nothing to write.
+    Done(Applied),
     /// Nothing was written, because of this.
     Failed(StoreError),
     /// The flush failed: after a crash, what was written may be there or may not.
     Unknown(Reason),
+}
+
+/// Commits that were made one after another.
+struct Applied {
+    /// Each request's answer.
+    answers: Vec<Result<Receipt, Conflict>>,
+    changed: BTreeSet<Range>,
 }
 
 impl Writer {
@@ -200,24 +207,24 @@ impl Worker {
 
     /// Makes all commits within the transaction that was begun, and ends it.
     fn make(&mut self, connection: Connection, requests: &[Request]) -> Group {
-        let (answers, changed) = match self.apply(&connection, requests) {
+        let applied = match self.apply(&connection, requests) {
             Ok(applied) => applied,
             Err(error) => {
                 self.roll_back(connection);
                 return Group::Failed(store_error("commit", error));
             }
         };
-        if changed.is_empty() {
+        if applied.changed.is_empty() {
             self.roll_back(connection);
-            return Group::Done(answers, changed);
+            return Group::Done(applied);
         }
         match connection.execute_batch("COMMIT") {
             Ok(()) => {
                 self.connection = Some(connection);
                 self.counts.transactions.fetch_add(1, Ordering::Relaxed);
-                let made = answers.iter().filter(|answer| answer.is_ok()).count();
+                let made = applied.answers.iter().filter(|answer| answer.is_ok()).count();
                 self.counts.commits.fetch_add(made as u64, Ordering::Relaxed);
-                Group::Done(answers, changed)
+                Group::Done(applied)
             }
             // No room for the log: its last frame, which makes it a commit, was never written.
             Err(error) if error.sqlite_error_code() == Some(ErrorCode::DiskFull) => {
@@ -230,11 +237,7 @@ impl Worker {
     }
 
     /// Makes the commits one after another, and logs what they change.
-    fn apply(
-        &self,
-        connection: &Connection,
-        requests: &[Request],
-    ) -> rusqlite::Result<(Vec<Result<Receipt, Conflict>>, BTreeSet<Range>)> {
+    fn apply(&self, connection: &Connection, requests: &[Request]) -> rusqlite::Result<Applied> {
         let before = sql::last_version(connection)?;
         let mut version = before;
         let mut answers = Vec::with_capacity(requests.len());
@@ -260,7 +263,7 @@ impl Worker {
             let sweep = "DELETE FROM changes WHERE version < ?1";
             connection.prepare_cached(sweep)?.execute([version.saturating_sub(CHANGES_KEPT)])?;
         }
-        Ok((answers, changed))
+        Ok(Applied { answers, changed })
     }
 
     /// Ends a transaction without writing anything. A connection on which even that fails is not used again.
@@ -278,7 +281,7 @@ impl Worker {
 /// Gives each request its answer. Whoever has gone does not get it.
 fn answer(requests: Vec<Request>, group: Group) -> BTreeSet<Range> {
     match group {
-        Group::Done(answers, changed) => {
+        Group::Done(Applied { answers, changed }) => {
             for (request, answer) in requests.into_iter().zip(answers) {
                 let _ = request.answer.send(answer.map_err(CommitError::Conflict));
             }

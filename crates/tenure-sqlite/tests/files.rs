@@ -1,5 +1,7 @@
 //! What a store does with the files it finds, and with those it makes.
 
+#![allow(clippy::unwrap_used, reason = "a test tells what it found by panicking")]
+
 use std::{
     fs,
     os::unix::fs::PermissionsExt as _,

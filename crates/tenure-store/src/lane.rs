@@ -37,7 +37,7 @@ use crate::{
     Version, retry::Pauses,
 };
 
-/// A sequence of commits, each of which happens exactly once. See the [module](self) for how.
+/// A sequence of commits, each of which happens exactly once. The module says how.
 #[derive(Debug)]
 pub struct Lane {
     store: Arc<dyn Store>,

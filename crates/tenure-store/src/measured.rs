@@ -21,7 +21,7 @@ use tracing::Instrument as _;
 
 use crate::{Commit, CommitError, Env, Limits, Range, Read, Receipt, Snapshot, Store, StoreError, Watch};
 
-/// A store whose use is measured. See the [module](self) for the metrics.
+/// A store whose use is measured. The module lists the metrics.
 #[derive(Debug)]
 pub struct Measured<S> {
     inner: S,

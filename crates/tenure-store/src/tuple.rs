@@ -230,7 +230,7 @@ fn encode_int(int: i128, out: &mut Vec<u8>) {
 
 /// How many bytes hold `magnitude`. At most 8, since an [`Int`] is made of an `i64` or a `u64`.
 fn int_size(magnitude: u128) -> u8 {
-    (0..=8).find(|size| magnitude <= (1_u128 << (8 * size)) - 1).expect("an Int fits 64 bits")
+    (0..=8).find(|size| magnitude < 1_u128 << (8 * size)).expect("an Int fits 64 bits")
 }
 
 /// What turns the negative integers of `size` bytes into positive ones, in the same order.

@@ -61,9 +61,11 @@ pub struct Waker {
 }
 
 impl Waker {
-    /// Wakes the watch. Returns whether it still exists.
-    pub fn wake(&self) -> bool {
-        self.signal.upgrade().inspect(|signal| signal.notify_one()).is_some()
+    /// Wakes the watch, if it still exists.
+    pub fn wake(&self) {
+        if let Some(signal) = self.signal.upgrade() {
+            signal.notify_one();
+        }
     }
 }
 

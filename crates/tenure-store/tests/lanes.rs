@@ -1,5 +1,7 @@
 //! Lanes, one property at a time, and 100,000 commits over a store that loses its answers.
 
+#![allow(clippy::unwrap_used, reason = "a test tells what it found by panicking")]
+
 use std::{sync::Arc, time::Duration};
 
 use tenure_store::{

@@ -15,7 +15,7 @@
 //! tenure_store::conformance!(open);
 //! ```
 //!
-//! The cases look at [`Store::limits`](crate::Store::limits) and ask for no more than it allows. They assume a store that is reachable
+//! The cases look at [`Store::limits`] and ask for no more than it allows. They assume a store that is reachable
 //! throughout: what happens when it is not is each store's own to test.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a case tells what it found by panicking")]

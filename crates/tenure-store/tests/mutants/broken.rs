@@ -1,12 +1,9 @@
-//! The suite is not empty talk: stores with a planted flaw each fail the cases that are about it.
+//! [`Broken`]: the memory store with one flaw planted in it.
 
 use std::{
     collections::BTreeMap,
-    fmt, panic,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    fmt,
+    sync::atomic::{AtomicU64, Ordering},
 };
 
 use async_trait::async_trait;
@@ -14,13 +11,12 @@ use parking_lot::Mutex;
 use tenure_store::{
     Answer, Check, Commit, CommitError, Conflict, Key, Limits, MemoryStore, Range, Read, Receipt, Snapshot,
     Store, StoreError, StoreExt as _, Version, Watch, Write,
-    testkit::{self, CASES, Case, Handles},
 };
 use tokio::task::yield_now;
 
 /// What is wrong with a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Flaw {
+pub(crate) enum Flaw {
     /// Nothing: shows that failures come from the flaws and not from what plants them.
     None,
     IgnoresVersion,
@@ -37,7 +33,7 @@ enum Flaw {
     WritesThoughRefused,
     /// A commit is applied in two halves.
     HalvesCommits,
-    /// The questions of a read are answered one after another.
+    /// The questions of a read are answered one after another, or the other way round.
     HalvesReads,
     /// Checks are made, then, a little later, the writes.
     ChecksThenWrites,
@@ -47,6 +43,8 @@ enum Flaw {
     ConflictsFreely,
     /// Reads show the state before the last commit.
     ReadsLate,
+    /// Every other read does.
+    ReadsLateAtTimes,
     /// Versions start anew when a key is made again.
     ReusesVersions,
     /// To write the value that is there already is no write.
@@ -56,173 +54,32 @@ enum Flaw {
     ReversesAppends,
     DeleteRangeForgetsLists,
     IgnoresLimits,
-}
-
-/// Each flaw, and the cases that must notice it.
-const FLAWS: &[(Flaw, &[&str])] = &[
-    (
-        Flaw::IgnoresVersion,
-        &[
-            "commits::version_fails_for_any_other_version",
-            "commits::version_fails_after_the_deletion",
-            "versions::a_stale_version_is_refused_after_a_new_start",
-            "versions::one_of_many_writers_of_a_version_wins",
-            "serializable::no_increment_is_lost",
-        ],
-    ),
-    (
-        Flaw::IgnoresAbsent,
-        &[
-            "commits::absent_holds_only_without_the_key",
-            "commits::a_commit_of_checks_alone_changes_nothing",
-            "serializable::one_of_many_creators_wins",
-            "serializable::absent_is_not_skewed",
-        ],
-    ),
-    (
-        Flaw::IgnoresPresent,
-        &[
-            "present::present_holds_only_with_the_key",
-            "present::a_guarded_commit_may_write_its_guard",
-            "present::present_fails_after_the_deletion",
-            "present::present_holds_after_a_new_start",
-            "present::nothing_guarded_follows_the_deletion",
-            "serializable::present_is_not_skewed",
-        ],
-    ),
-    (
-        Flaw::IgnoresEmpty,
-        &[
-            "commits::empty_holds_only_without_entries",
-            "commits::the_failed_check_is_named",
-            "serializable::empty_is_not_skewed",
-            "serializable::a_deleted_range_is_not_skewed",
-            "serializable::what_is_acknowledged_is_checked_everywhere",
-        ],
-    ),
-    (Flaw::MixesKeysAndLists, &["commits::a_key_and_a_list_of_one_name_do_not_meet"]),
-    (Flaw::ChecksAfterWriting, &["commits::checks_see_the_state_before_the_commit"]),
-    (
-        Flaw::NamesTheFirstCheck,
-        &[
-            "commits::the_failed_check_is_named",
-            "commits::one_of_several_failed_checks_is_named",
-            "commits::a_commit_may_have_a_thousand_checks",
-        ],
-    ),
-    (
-        Flaw::WritesThoughRefused,
-        &[
-            "commits::a_refused_commit_writes_nothing",
-            "versions::a_refused_write_leaves_the_version_alone",
-            "serializable::no_increment_is_lost",
-        ],
-    ),
-    (
-        Flaw::HalvesCommits,
-        &["serializable::a_snapshot_never_shows_half_a_commit", "serializable::transfers_keep_the_sum"],
-    ),
-    (
-        Flaw::HalvesReads,
-        &["serializable::a_snapshot_never_shows_half_a_commit", "serializable::transfers_keep_the_sum"],
-    ),
-    (
-        Flaw::ChecksThenWrites,
-        &[
-            "serializable::no_increment_is_lost",
-            "serializable::one_of_many_creators_wins",
-            "versions::one_of_many_writers_of_a_version_wins",
-            "present::nothing_guarded_follows_the_deletion",
-        ],
-    ),
-    (
-        Flaw::IsolatesSnapshots,
-        &[
-            "serializable::absent_is_not_skewed",
-            "serializable::version_is_not_skewed",
-            "serializable::empty_is_not_skewed",
-            "serializable::present_is_not_skewed",
-            "serializable::a_deleted_range_is_not_skewed",
-        ],
-    ),
-    (
-        Flaw::ConflictsFreely,
-        &["serializable::different_keys_never_conflict", "present::many_guards_hold_at_once"],
-    ),
-    (
-        Flaw::ReadsLate,
-        &[
-            "commits::a_value_is_read_as_it_was_written",
-            "serializable::what_is_acknowledged_is_seen_everywhere",
-            "serializable::appends_keep_the_order_of_time",
-        ],
-    ),
-    (
-        Flaw::ReusesVersions,
-        &[
-            "versions::no_version_is_reused_after_a_delete",
-            "versions::no_version_is_reused_after_a_deleted_range",
-            "versions::no_version_is_reused_after_everything_was_deleted",
-            "versions::a_stale_version_is_refused_after_a_new_start",
-        ],
-    ),
-    (Flaw::SkipsSameValues, &["versions::a_version_grows_though_the_value_stays"]),
-    (Flaw::PresentAsVersion, &["present::present_bears_concurrent_overwrites"]),
-    (Flaw::ReversesAppends, &["lists::entries_of_one_commit_keep_their_order"]),
-    (
-        Flaw::DeleteRangeForgetsLists,
-        &[
-            "commits::empty_holds_only_without_entries",
-            "commits::writes_of_every_kind_are_made_together",
-            "ranges::deleting_everything_leaves_nothing",
-        ],
-    ),
-    (
-        Flaw::IgnoresLimits,
-        &["limits::a_key_that_is_too_long_is_refused", "limits::a_commit_of_too_many_operations_is_refused"],
-    ),
-];
-
-#[test]
-fn every_flaw_is_noticed() {
-    let hook = panic::take_hook();
-    panic::set_hook(Box::new(|_| {}));
-    let wrong: Vec<String> = FLAWS.iter().flat_map(|(flaw, cases)| unnoticed(*flaw, cases)).collect();
-    panic::set_hook(hook);
-    assert!(wrong.is_empty(), "{wrong:#?}");
-}
-
-/// What speaks against the claim that these cases notice the flaw.
-fn unnoticed(flaw: Flaw, cases: &[&str]) -> Vec<String> {
-    let mut wrong = Vec::new();
-    for named in cases {
-        let case = CASES.iter().find(|case| format!("{}::{}", case.group, case.name) == *named);
-        match case {
-            None => wrong.push(format!("there is no case {named}")),
-            Some(case) if !passes(Flaw::None, case) => wrong.push(format!("{named} fails without a flaw")),
-            Some(case) if passes(flaw, case) => wrong.push(format!("{named} does not notice {flaw:?}")),
-            Some(_) => {}
-        }
-    }
-    wrong
-}
-
-fn passes(flaw: Flaw, case: &Case) -> bool {
-    panic::catch_unwind(|| testkit::run(case.group, case.name, |count| open(flaw, count))).is_ok()
-}
-
-async fn open(flaw: Flaw, count: usize) -> Handles {
-    let store: Arc<dyn Store> = Arc::new(Broken::new(flaw));
-    Handles::new(vec![store; count], ())
+    /// No check ever holds.
+    RefusesChecks,
+    /// The same check twice is an error.
+    RefusesDoubleChecks,
+    /// A commit that does nothing is an error.
+    RefusesEmptyCommits,
+    /// To delete a key that is not there is an error.
+    RefusesVainDeletes,
+    /// A key keeps its first value.
+    ForgetsOverwrites,
+    ForgetsDeletes,
+    /// Only the first writes and checks of a large commit count.
+    CutsCommits,
+    /// Every key is shown in the version of the last commit to anything.
+    SharesVersions,
+    /// Ranges show other versions than keys.
+    MisreadsVersionsInRanges,
 }
 
 /// A good store with a flaw around it.
 #[derive(Debug)]
-struct Broken {
+pub(crate) struct Broken {
     flaw: Flaw,
     inner: MemoryStore,
-    /// Commits so far: for [`Flaw::ConflictsFreely`].
-    commits: AtomicU64,
+    /// Counts commits for [`Flaw::ConflictsFreely`], reads for flaws that show at times.
+    count: AtomicU64,
     /// The store one commit ago, and that commit: for [`Flaw::ReadsLate`].
     late: MemoryStore,
     last: tokio::sync::Mutex<Commit>,
@@ -231,11 +88,11 @@ struct Broken {
 }
 
 impl Broken {
-    fn new(flaw: Flaw) -> Self {
+    pub(crate) fn new(flaw: Flaw) -> Self {
         Self {
             flaw,
             inner: MemoryStore::new(),
-            commits: AtomicU64::new(0),
+            count: AtomicU64::new(0),
             late: MemoryStore::new(),
             last: tokio::sync::Mutex::default(),
             offsets: Mutex::default(),
@@ -318,14 +175,14 @@ impl Broken {
     }
 
     async fn conflicting_freely(&self, commit: Commit) -> Result<Receipt, CommitError> {
-        let before = self.commits.load(Ordering::SeqCst);
+        let before = self.count.load(Ordering::SeqCst);
         yield_now().await;
         if let Some(check) = commit.checks.first()
-            && self.commits.load(Ordering::SeqCst) != before
+            && self.count.load(Ordering::SeqCst) != before
         {
             return Err(Conflict::Check { index: 0, key: check.key().clone() }.into());
         }
-        self.commits.fetch_add(1, Ordering::SeqCst);
+        self.count.fetch_add(1, Ordering::SeqCst);
         self.inner.commit(commit).await
     }
 
@@ -404,6 +261,80 @@ impl Broken {
         self.inner.commit(commit).await
     }
 
+    async fn cutting(&self, mut commit: Commit) -> Result<Receipt, CommitError> {
+        const KEPT: usize = 100;
+        commit.writes.truncate(KEPT);
+        commit.checks.truncate(KEPT);
+        self.inner.commit(commit).await
+    }
+
+    async fn forgetting_overwrites(&self, mut commit: Commit) -> Result<Receipt, CommitError> {
+        let mut writes = Vec::new();
+        for write in commit.writes {
+            let known = matches!(&write, Write::Set(key, _) if self.inner.get(key).await?.is_some());
+            writes.extend((!known).then_some(write));
+        }
+        commit.writes = writes;
+        self.inner.commit(commit).await
+    }
+
+    /// Makes the commit if it has nothing that this flaw refuses.
+    async fn refusing(&self, commit: Commit) -> Result<Receipt, CommitError> {
+        let Commit { checks, writes } = &commit;
+        if self.flaw == Flaw::RefusesChecks && !checks.is_empty() {
+            return Err(Conflict::Check { index: 0, key: checks[0].key().clone() }.into());
+        }
+        let mut refused = self.flaw == Flaw::RefusesEmptyCommits && checks.is_empty() && writes.is_empty();
+        if self.flaw == Flaw::RefusesDoubleChecks {
+            refused |= checks.iter().enumerate().any(|(at, check)| checks[..at].contains(check));
+        }
+        for write in writes {
+            if let (Flaw::RefusesVainDeletes, Write::Delete(key)) = (self.flaw, write) {
+                refused |= self.inner.get(key).await?.is_none();
+            }
+        }
+        if refused {
+            return Err(StoreError::invalid("this store is picky").into());
+        }
+        self.inner.commit(commit).await
+    }
+
+    async fn reading_in_parts(&self, mut reads: Vec<Read>) -> Result<Snapshot, StoreError> {
+        let backwards = self.count.fetch_add(1, Ordering::SeqCst) % 2 == 1;
+        if backwards {
+            reads.reverse();
+        }
+        let mut answers = Vec::new();
+        for read in reads {
+            answers.push(self.inner.one(read).await?);
+            yield_now().await;
+        }
+        if backwards {
+            answers.reverse();
+        }
+        Ok(Snapshot::new(answers))
+    }
+
+    /// Answers with versions that were tampered with.
+    async fn reading_versions(
+        &self,
+        reads: Vec<Read>,
+        of_keys: impl Fn(&Key, &mut Version) + Send,
+        of_items: impl Fn(&Key, &mut Version) + Send,
+    ) -> Result<Snapshot, StoreError> {
+        let mut answers = self.inner.read(reads.clone()).await?.into_answers();
+        for (read, answer) in reads.iter().zip(&mut answers) {
+            match (read, answer) {
+                (Read::Key(key), Answer::Key(Some(found))) => of_keys(key, &mut found.version),
+                (_, Answer::Range(page)) => {
+                    page.items.iter_mut().for_each(|item| of_items(&item.key, &mut item.version));
+                }
+                _ => {}
+            }
+        }
+        Ok(Snapshot::new(answers))
+    }
+
     async fn ignoring_limits(&self, commit: Commit) -> Result<Receipt, CommitError> {
         match self.inner.commit(commit).await {
             Err(CommitError::Failed(StoreError::TooLarge(_))) => Ok(Receipt { version: Version(0) }),
@@ -417,22 +348,21 @@ impl Store for Broken {
     async fn read(&self, reads: Vec<Read>) -> Result<Snapshot, StoreError> {
         match self.flaw {
             Flaw::ReadsLate => self.late.read(reads).await,
-            Flaw::HalvesReads => {
-                let mut answers = Vec::new();
-                for read in reads {
-                    answers.push(self.inner.one(read).await?);
-                    yield_now().await;
-                }
-                Ok(Snapshot::new(answers))
+            Flaw::ReadsLateAtTimes if self.count.fetch_add(1, Ordering::SeqCst) % 2 == 1 => {
+                self.late.read(reads).await
             }
+            Flaw::HalvesReads => self.reading_in_parts(reads).await,
             Flaw::ReusesVersions => {
-                let mut answers = self.inner.read(reads.clone()).await?.into_answers();
-                for (read, answer) in reads.iter().zip(&mut answers) {
-                    if let (Read::Key(key), Answer::Key(Some(found))) = (read, answer) {
-                        found.version.0 -= self.offset(key);
-                    }
-                }
-                Ok(Snapshot::new(answers))
+                let shift = |key: &Key, version: &mut Version| version.0 -= self.offset(key);
+                self.reading_versions(reads, shift, shift).await
+            }
+            Flaw::SharesVersions => {
+                let last = self.count.load(Ordering::SeqCst);
+                let share = |_: &Key, version: &mut Version| version.0 = last;
+                self.reading_versions(reads, share, share).await
+            }
+            Flaw::MisreadsVersionsInRanges => {
+                self.reading_versions(reads, |_, _| {}, |_, version| version.0 += 1).await
             }
             _ => self.inner.read(reads).await,
         }
@@ -440,7 +370,9 @@ impl Store for Broken {
 
     async fn commit(&self, mut commit: Commit) -> Result<Receipt, CommitError> {
         match self.flaw {
-            Flaw::None | Flaw::HalvesReads => self.inner.commit(commit).await,
+            Flaw::None | Flaw::HalvesReads | Flaw::MisreadsVersionsInRanges => {
+                self.inner.commit(commit).await
+            }
             Flaw::IgnoresVersion => self.without(commit, |check| matches!(check, Check::Version(..))).await,
             Flaw::IgnoresAbsent => self.without(commit, |check| matches!(check, Check::Absent(_))).await,
             Flaw::IgnoresPresent => self.without(commit, |check| matches!(check, Check::Present(_))).await,
@@ -453,7 +385,7 @@ impl Store for Broken {
             Flaw::ChecksThenWrites => self.checking_then_writing(commit).await,
             Flaw::IsolatesSnapshots => self.isolating_snapshots(commit).await,
             Flaw::ConflictsFreely => self.conflicting_freely(commit).await,
-            Flaw::ReadsLate => self.leaving_reads_behind(commit).await,
+            Flaw::ReadsLate | Flaw::ReadsLateAtTimes => self.leaving_reads_behind(commit).await,
             Flaw::ReusesVersions => self.reusing_versions(commit).await,
             Flaw::SkipsSameValues => self.skipping_same_values(commit).await,
             Flaw::PresentAsVersion => self.taking_present_for_a_version(commit).await,
@@ -463,6 +395,21 @@ impl Store for Broken {
             }
             Flaw::DeleteRangeForgetsLists => self.forgetting_lists(commit).await,
             Flaw::IgnoresLimits => self.ignoring_limits(commit).await,
+            Flaw::RefusesChecks
+            | Flaw::RefusesDoubleChecks
+            | Flaw::RefusesEmptyCommits
+            | Flaw::RefusesVainDeletes => self.refusing(commit).await,
+            Flaw::ForgetsOverwrites => self.forgetting_overwrites(commit).await,
+            Flaw::ForgetsDeletes => {
+                commit.writes.retain(|write| !matches!(write, Write::Delete(_)));
+                self.inner.commit(commit).await
+            }
+            Flaw::CutsCommits => self.cutting(commit).await,
+            Flaw::SharesVersions => {
+                let receipt = self.inner.commit(commit).await?;
+                self.count.store(receipt.version.0, Ordering::SeqCst);
+                Ok(receipt)
+            }
         }
     }
 

@@ -1,0 +1,202 @@
+//! What [`Measured`] tells, and what it never tells.
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use async_trait::async_trait;
+use metrics_util::debugging::{DebugValue, DebuggingRecorder};
+use parking_lot::Mutex;
+use tenure_store::{
+    Check, Commit, CommitError, Env, Key, Limits, Measured, MemoryStore, Range, Read, Reason, Receipt,
+    Snapshot, Store, StoreError, StoreExt as _, Watch,
+};
+use tracing::{Event, Metadata, Subscriber, field, span};
+
+const SECRET: &str = "secret";
+
+/// Answers everything with one error.
+#[derive(Debug)]
+struct Broken(CommitError);
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("broken")
+    }
+}
+
+#[async_trait]
+impl Store for Broken {
+    async fn read(&self, _: Vec<Read>) -> Result<Snapshot, StoreError> {
+        match &self.0 {
+            CommitError::Failed(error) => Err(error.clone()),
+            _ => Ok(Snapshot::new(Vec::new())),
+        }
+    }
+
+    async fn commit(&self, _: Commit) -> Result<Receipt, CommitError> {
+        Err(self.0.clone())
+    }
+
+    fn watch(&self, _: Range) -> Watch {
+        Watch::pair().1
+    }
+
+    fn limits(&self) -> Limits {
+        Limits::PORTABLE
+    }
+}
+
+/// Metrics by name and labels: the count of a counter, or how many values a histogram was given.
+type Metrics = BTreeMap<String, u64>;
+
+/// What is recorded while `work` runs.
+fn recorded(work: impl Future<Output = ()>) -> Metrics {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    metrics::with_local_recorder(&recorder, || runtime.block_on(work));
+    let name = |key: &metrics::Key| {
+        let labels: Vec<String> =
+            key.labels().map(|label| format!("{}={}", label.key(), label.value())).collect();
+        format!("{}{{{}}}", key.name(), labels.join(","))
+    };
+    let entry = |(key, _, _, value): (metrics_util::CompositeKey, _, _, DebugValue)| {
+        let count = match value {
+            DebugValue::Counter(count) => count,
+            DebugValue::Histogram(values) => values.len() as u64,
+            DebugValue::Gauge(_) => panic!("there are no gauges"),
+        };
+        (name(key.key()), count)
+    };
+    snapshotter.snapshot().into_vec().into_iter().map(entry).collect()
+}
+
+/// Uses a store in every way, with secrets everywhere.
+async fn use_it(store: &impl Store) {
+    let key = Key::from(SECRET);
+    store.commit(Commit::new().set(key.clone(), SECRET).append(key.clone(), SECRET)).await.unwrap();
+    store.commit(Commit::new().set(key.clone(), SECRET)).await.unwrap();
+    store.commit(Commit::new().check(Check::Absent(key.clone()))).await.unwrap_err();
+    store.commit(Commit::new().set(Key::from(""), SECRET)).await.unwrap_err();
+    store.get(&key).await.unwrap();
+    store.scan(&Range::Prefix(key.clone()), 0).await.unwrap_err();
+    drop(store.watch(Range::Key(key.clone())));
+    drop(store.watch(Range::Prefix(key)));
+}
+
+#[test]
+fn everything_is_counted_by_its_outcome() {
+    let metrics = recorded(async { use_it(&Measured::new(MemoryStore::new(), Env::system())).await });
+    let expected = [
+        ("tenure_store_commits_total{store=memory,outcome=ok}", 2),
+        ("tenure_store_commits_total{store=memory,outcome=conflict}", 1),
+        ("tenure_store_commits_total{store=memory,outcome=invalid}", 1),
+        ("tenure_store_commit_seconds{store=memory}", 4),
+        ("tenure_store_commit_operations{store=memory}", 4),
+        ("tenure_store_reads_total{store=memory,outcome=ok}", 1),
+        ("tenure_store_reads_total{store=memory,outcome=invalid}", 1),
+        ("tenure_store_read_seconds{store=memory}", 2),
+        ("tenure_store_watches_total{store=memory}", 2),
+    ];
+    assert_eq!(metrics, expected.map(|(name, count)| (name.to_owned(), count)).into());
+}
+
+#[test]
+fn every_kind_of_error_is_an_outcome() {
+    let errors = [
+        (CommitError::unknown(SECRET), "unknown"),
+        (StoreError::unavailable(SECRET).into(), "unavailable"),
+        (StoreError::invalid(SECRET).into(), "invalid"),
+        (StoreError::too_large(SECRET).into(), "too_large"),
+        (StoreError::Full(Reason::new(SECRET)).into(), "full"),
+        (StoreError::Closed(Reason::new(SECRET)).into(), "closed"),
+        (StoreError::corrupt(SECRET).into(), "corrupt"),
+    ];
+    for (error, kind) in errors {
+        let metrics = recorded(async {
+            let store = Measured::new(Broken(error.clone()), Env::system());
+            store.commit(Commit::new().set(Key::from(SECRET), SECRET)).await.unwrap_err();
+            assert_eq!(store.read(vec![Read::Key(Key::from(SECRET))]).await.is_err(), kind != "unknown");
+        });
+        assert_eq!(metrics[&format!("tenure_store_commits_total{{store=broken,outcome={kind}}}")], 1);
+        let read = if kind == "unknown" { "ok" } else { kind };
+        assert_eq!(metrics[&format!("tenure_store_reads_total{{store=broken,outcome={read}}}")], 1);
+        assert!(metrics.keys().all(|name| !name.contains(SECRET)), "{metrics:?}");
+    }
+}
+
+#[test]
+fn a_measured_store_prints_as_what_it_measures() {
+    assert_eq!(Measured::new(MemoryStore::new(), Env::system()).to_string(), "memory");
+}
+
+/// Keeps every span with its fields, as text.
+#[derive(Clone, Debug, Default)]
+struct Spans(Arc<Mutex<Vec<String>>>);
+
+impl Spans {
+    fn note(&self, id: usize, record: impl FnOnce(&mut dyn field::Visit)) {
+        record(&mut Fields(&mut self.0.lock()[id - 1]));
+    }
+}
+
+/// Writes fields behind the name of their span.
+struct Fields<'a>(&'a mut String);
+
+impl field::Visit for Fields<'_> {
+    fn record_str(&mut self, field: &field::Field, value: &str) {
+        self.0.push_str(&format!(" {field}={value}"));
+    }
+
+    fn record_debug(&mut self, field: &field::Field, value: &dyn fmt::Debug) {
+        self.0.push_str(&format!(" {field}={value:?}"));
+    }
+}
+
+impl Subscriber for Spans {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target().starts_with("tenure_store")
+    }
+
+    fn new_span(&self, attributes: &span::Attributes<'_>) -> span::Id {
+        let metadata = attributes.metadata();
+        let id = {
+            let mut spans = self.0.lock();
+            spans.push(format!("{} {}", metadata.level(), metadata.name()));
+            spans.len()
+        };
+        self.note(id, |visit| attributes.record(visit));
+        span::Id::from_u64(id as u64)
+    }
+
+    fn record(&self, id: &span::Id, values: &span::Record<'_>) {
+        self.note(usize::try_from(id.into_u64()).unwrap(), |visit| values.record(visit));
+    }
+
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        panic!("{event:?}");
+    }
+
+    fn enter(&self, _: &span::Id) {}
+
+    fn exit(&self, _: &span::Id) {}
+}
+
+#[test]
+fn spans_tell_the_store_and_the_outcome_and_no_more() {
+    let spans = Spans::default();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    tracing::subscriber::with_default(spans.clone(), || {
+        runtime.block_on(use_it(&Measured::new(MemoryStore::new(), Env::system())));
+    });
+    let expected = [
+        "DEBUG store.commit store=memory outcome=ok",
+        "DEBUG store.commit store=memory outcome=ok",
+        "DEBUG store.commit store=memory outcome=conflict",
+        "DEBUG store.commit store=memory outcome=invalid",
+        "DEBUG store.read store=memory outcome=ok",
+        "DEBUG store.read store=memory outcome=invalid",
+    ];
+    assert_eq!(*spans.0.lock(), expected);
+}
