@@ -148,6 +148,6 @@ impl Commit {
 /// The answer to a commit that happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Receipt {
-    /// The version of every key that the commit wrote.
+    /// The version of every key that the commit wrote; without meaning if it wrote none.
     pub version: Version,
 }

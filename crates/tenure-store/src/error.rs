@@ -48,7 +48,7 @@ pub enum CommitError {
 /// A commit that was refused because of the state it met.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Conflict {
-    /// This check did not hold at the instant of the commit.
+    /// This check did not hold at the instant of the commit. (Others may not have held either.)
     #[error("check {index} did not hold, on {key}")]
     Check {
         /// Its place among the commit's checks, from 0.

@@ -25,7 +25,7 @@ use crate::{Commit, CommitError, Limits, Range, Read, Receipt, Snapshot, StoreEr
 ///    database's. (A store that lives in memory says so.)
 /// 5. **Versions grow.** Each write of a key gives it a greater version; no version is used twice for one key, not even after the
 ///    key was deleted and made again. All keys written by a commit get the version in its receipt.
-/// 6. **`Present` is patient.** It never conflicts with a concurrent overwrite of the key, only with its deletion.
+/// 6. **`Present` is patient.** No overwrite of the key, however recent or concurrent, makes it fail; only its deletion does.
 /// 7. **Lists keep order.** Entries of one commit keep their order. An entry acknowledged before another was submitted sorts
 ///    before it. An entry may become visible before one that sorts ahead of it; whoever takes from the head misses none.
 /// 8. **A watch is a hint that is never lost for good.** Every change committed after [`watch`](Store::watch) returned wakes it: soon as

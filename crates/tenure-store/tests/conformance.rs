@@ -1,5 +1,7 @@
 //! The conformance suite on the memory store, and on every wrapper around it: a wrapper is a store.
 
+#![allow(clippy::unwrap_used, reason = "a test tells what it found by panicking")]
+
 use std::{
     future::Future,
     pin::pin,

@@ -1,5 +1,7 @@
 //! What breaks a limit is refused before it reaches the store behind a wrapper.
 
+#![allow(clippy::unwrap_used, reason = "a test tells what it found by panicking")]
+
 use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;

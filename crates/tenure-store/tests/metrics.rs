@@ -1,5 +1,7 @@
 //! What [`Measured`] tells, and what it never tells.
 
+#![allow(clippy::unwrap_used, reason = "a test tells what it found by panicking")]
+
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use async_trait::async_trait;

@@ -1,5 +1,7 @@
 //! Properties of the encoding of tuples: order, exactness, ranges, and no harm from hostile bytes.
 
+#![allow(clippy::unwrap_used, reason = "a test tells what it found by panicking")]
+
 use proptest::{collection::vec, prelude::*};
 use tenure_store::{Bytes, Int, Key, Part, StoreError, Tuple};
 

@@ -1,7 +1,7 @@
 //! Worker processes, as the tests see them.
 
 use std::{
-    io::{BufRead as _, BufReader},
+    io::{BufRead as _, BufReader, Write as _},
     path::Path,
     process::{Child, Command, Stdio},
     sync::mpsc::{Receiver, channel},
@@ -58,6 +58,11 @@ impl Worker {
     /// The next line, which must come.
     pub(crate) fn line(&self) -> String {
         self.lines.recv_timeout(LINE_TIME).expect("the worker says something")
+    }
+
+    /// Lets a worker go on that waits for the word.
+    pub(crate) fn go(&mut self) {
+        self.process.stdin.as_mut().unwrap().write_all(b"!").unwrap();
     }
 
     pub(crate) fn signal(&self, signal: Signal) {

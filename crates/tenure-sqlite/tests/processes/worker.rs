@@ -17,6 +17,7 @@ pub(crate) fn main(args: Vec<String>) {
     runtime.block_on(async {
         match kind.as_str() {
             "hammer" => hammer(&path, &rest[0]).await,
+            "crowd" => crowd(&path).await,
             "open" => open_once(&path, &rest[0]).await,
             "watch" => watch(&path, rest[0].parse().unwrap()).await,
             "commit" => commit_untold(&path).await,
@@ -84,6 +85,20 @@ async fn hammer_task(store: &SqliteStore, sender: &str) {
             }
         }
     }
+}
+
+/// Commits without a pause for a while, and says how often.
+async fn crowd(path: &std::path::Path) {
+    let store = open(path, NEVER).await;
+    println!("open");
+    std::io::stdin().read_exact(&mut [0]).unwrap();
+    let env = Env::system();
+    let start = env.now();
+    let mut commits = 0;
+    while env.now() - start < Duration::from_secs(4) {
+        commits += u32::from(store.commit(Commit::new().set(Key::from("k"), vec![0; 256])).await.is_ok());
+    }
+    println!("{commits}");
 }
 
 /// Opens a store that may not exist yet and makes one commit.
