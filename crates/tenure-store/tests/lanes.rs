@@ -170,6 +170,20 @@ async fn a_dropped_commit_is_settled_either_way() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_dropped_commit_does_not_stand_in_the_way_of_the_next() {
+    let fixture = Fixture::new(Faults { delay: Duration::from_millis(100), ..Faults::NONE });
+    let mut lane = fixture.lane().await;
+    let mut landed = 0;
+    for round in 0..40 {
+        let dropped = format!("dropped {round}");
+        let _ = fixture.env.timeout(Duration::from_millis(60), lane.commit(set(&dropped))).await;
+        lane.commit(set("next")).await.unwrap();
+        landed += u32::from(fixture.is_there(&dropped).await);
+    }
+    assert!((1..40).contains(&landed), "{landed}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_lane_that_was_taken_over_is_lost_for_good() {
     let fixture = Fixture::new(Faults::NONE);
     let mut old = fixture.lane().await;
