@@ -101,7 +101,7 @@ async fn a_refusal_names_the_callers_check() {
     let commit = set("k").check(Check::Absent(key("a"))).check(Check::Present(key("b")));
     match lane.commit(commit).await {
         Err(LaneError::Conflict(Conflict::Check { index, key: at })) => {
-            assert_eq!((index, at), (1, key("b")))
+            assert_eq!((index, at), (1, key("b")));
         }
         other => panic!("{other:?}"),
     }

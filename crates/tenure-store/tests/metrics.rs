@@ -1,17 +1,15 @@
-//! What [`Measured`] tells, and what it never tells.
+//! What [`Measured`] counts, and what it never tells.
 
 #![allow(clippy::unwrap_used, reason = "a test tells what it found by panicking")]
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{collections::BTreeMap, fmt};
 
 use async_trait::async_trait;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
-use parking_lot::Mutex;
 use tenure_store::{
     Check, Commit, CommitError, Env, Key, Limits, Measured, MemoryStore, Range, Read, Reason, Receipt,
     Snapshot, Store, StoreError, StoreExt as _, Watch,
 };
-use tracing::{Event, Metadata, Subscriber, field, span};
 
 const SECRET: &str = "secret";
 
@@ -129,76 +127,4 @@ fn every_kind_of_error_is_an_outcome() {
 #[test]
 fn a_measured_store_prints_as_what_it_measures() {
     assert_eq!(Measured::new(MemoryStore::new(), Env::system()).to_string(), "memory");
-}
-
-/// Keeps every span with its fields, as text.
-#[derive(Clone, Debug, Default)]
-struct Spans(Arc<Mutex<Vec<String>>>);
-
-impl Spans {
-    fn note(&self, id: usize, record: impl FnOnce(&mut dyn field::Visit)) {
-        record(&mut Fields(&mut self.0.lock()[id - 1]));
-    }
-}
-
-/// Writes fields behind the name of their span.
-struct Fields<'a>(&'a mut String);
-
-impl field::Visit for Fields<'_> {
-    fn record_str(&mut self, field: &field::Field, value: &str) {
-        self.0.push_str(&format!(" {field}={value}"));
-    }
-
-    fn record_debug(&mut self, field: &field::Field, value: &dyn fmt::Debug) {
-        self.0.push_str(&format!(" {field}={value:?}"));
-    }
-}
-
-impl Subscriber for Spans {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target().starts_with("tenure_store")
-    }
-
-    fn new_span(&self, attributes: &span::Attributes<'_>) -> span::Id {
-        let metadata = attributes.metadata();
-        let id = {
-            let mut spans = self.0.lock();
-            spans.push(format!("{} {}", metadata.level(), metadata.name()));
-            spans.len()
-        };
-        self.note(id, |visit| attributes.record(visit));
-        span::Id::from_u64(id as u64)
-    }
-
-    fn record(&self, id: &span::Id, values: &span::Record<'_>) {
-        self.note(usize::try_from(id.into_u64()).unwrap(), |visit| values.record(visit));
-    }
-
-    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
-
-    fn event(&self, event: &Event<'_>) {
-        panic!("{event:?}");
-    }
-
-    fn enter(&self, _: &span::Id) {}
-
-    fn exit(&self, _: &span::Id) {}
-}
-
-#[test]
-fn spans_tell_the_store_and_the_outcome_and_no_more() {
-    let spans = Spans::default();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    tracing::subscriber::with_default(spans.clone(), || {
-        runtime.block_on(use_it(&Measured::new(MemoryStore::new(), Env::system())));
-    });
-    let expected = [
-        "DEBUG store.commit store=memory outcome=ok",
-        "DEBUG store.commit store=memory outcome=ok",
-        "DEBUG store.commit store=memory outcome=conflict",
-        "DEBUG store.commit store=memory outcome=invalid",
-        "DEBUG store.read store=memory outcome=ok",
-        "DEBUG store.read store=memory outcome=invalid",
-    ];
-    assert_eq!(*spans.0.lock(), expected);
 }

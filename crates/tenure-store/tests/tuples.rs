@@ -159,6 +159,17 @@ fn a_range_ends_where_the_text_does() {
 }
 
 #[test]
+fn an_integer_that_fits_no_64_bits_is_refused() {
+    let of = |value: u64| Key::new([&[0x18], &value.to_be_bytes()[..]].concat());
+    let smallest = i64::MAX.unsigned_abs();
+    assert_eq!(Tuple::decode(&of(smallest)).unwrap(), Tuple::new().int(i64::MIN));
+    for below in [smallest - 1, 1, 0] {
+        assert!(Tuple::decode(&of(below)).is_err(), "{below:x}");
+    }
+    assert!(Tuple::decode(&Key::new([vec![0x29], vec![1; 9]].concat())).is_err());
+}
+
+#[test]
 fn tuples_nest_so_deep_and_no_deeper() {
     assert_eq!(Tuple::decode(&nested(DEPTH_MAX).key()).unwrap(), nested(DEPTH_MAX));
     let error = Tuple::decode(&nested(DEPTH_MAX + 1).key()).unwrap_err();

@@ -94,14 +94,19 @@ where
     let case = CASES.iter().find(|case| case.group == group && case.name == name);
     let case = case.unwrap_or_else(|| panic!("there is no case {group}::{name}"));
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    runtime.block_on(async {
+    let outcome = runtime.block_on(async {
         let handles = open(HANDLES).await;
         // A task of its own, so that cases can be stopped wherever they wait.
         let running = tokio::spawn((case.run)(handles));
-        match Env::system().timeout(CASE_TIME, running).await {
-            Ok(Ok(())) => {}
-            Ok(Err(failure)) => panic::resume_unwind(failure.into_panic()),
-            Err(elapsed) => panic!("{group}::{name}: {elapsed}"),
-        }
+        Env::system().timeout(CASE_TIME, running).await
     });
+    match outcome {
+        Ok(Ok(())) => {}
+        Ok(Err(failure)) => panic::resume_unwind(failure.into_panic()),
+        Err(elapsed) => {
+            // Without waiting for the case: it may be one that never waits for anything.
+            runtime.shutdown_background();
+            panic!("{group}::{name}: {elapsed}");
+        }
+    }
 }

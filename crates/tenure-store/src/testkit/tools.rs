@@ -125,6 +125,10 @@ pub(super) async fn items(store: &Arc<dyn Store>, range: &Range, limit: usize) -
         let page = store.scan(&rest, limit).await.unwrap();
         assert!(page.items.len() <= limit, "{} items in a page of {limit}", page.items.len());
         found.extend(page.items);
+        assert!(
+            found.is_sorted_by(|one, next| one.key < next.key),
+            "{range:?} in pages of {limit}: {found:?}"
+        );
         match found.last() {
             Some(last) if page.more => rest = rest.after(&last.key),
             _ => return found,

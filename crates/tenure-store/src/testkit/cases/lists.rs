@@ -93,6 +93,10 @@ async fn take_until(store: Arc<dyn Store>, queue: Key, end: Bytes) -> Vec<Bytes>
             let ids = head.iter().map(|entry| Write::Remove(queue.clone(), entry.id.clone()));
             fill(&store, ids).await;
             taken.extend(head.into_iter().map(|entry| entry.value));
+            assert!(
+                taken.len() as u64 <= HANDLES as u64 * ENTRIES + 1,
+                "more was taken than was ever appended"
+            );
         }
     }
     taken.pop();
@@ -189,6 +193,7 @@ pub(in crate::testkit) async fn pages_of_a_list_visit_every_entry_once(handles: 
             let page = page(store, &queue, after.as_ref(), limit).await;
             assert!(page.items.len() <= limit, "{} entries in a page of {limit}", page.items.len());
             visited.extend(page.items.iter().map(|entry| to_number(&entry.value)));
+            assert!(visited.len() <= 25, "in pages of {limit}: {visited:?}");
             after = page.items.last().map(|entry| entry.id.clone());
             if !page.more {
                 break;

@@ -180,6 +180,7 @@ pub(in crate::testkit) async fn the_last_of_many_changes_is_seen(handles: Handle
     let followers = tokio::spawn(all(followers.collect::<Vec<_>>()));
     for change in 1..=CHANGES {
         commit(handles.one(), Commit::new().set(key(NAME), number(change))).await;
+        tokio::task::yield_now().await;
     }
     followers.await.unwrap();
 }
