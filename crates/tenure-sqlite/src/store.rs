@@ -9,7 +9,7 @@ use tenure_store::{
     WatchHub,
 };
 
-use crate::{Location, Settings, notice::Notice, reader::Readers, schema, turn::Turn, writer::Writer};
+use crate::{Location, Settings, notice::Notice, reader::Readers, schema, sql, turn::Turn, writer::Writer};
 
 /// A store in a SQLite file that many processes of one machine share, or in memory: see the crate.
 #[derive(Debug)]
@@ -120,6 +120,7 @@ impl fmt::Display for SqliteStore {
 impl Store for SqliteStore {
     async fn read(&self, reads: Vec<Read>) -> Result<Snapshot, StoreError> {
         self.limits().admit_reads(&reads)?;
+        sql::admit_ids(&reads)?;
         self.readers.read(reads).await
     }
 

@@ -12,7 +12,9 @@ use std::{
 
 use rusqlite::Connection;
 use tenure_sqlite::{Location, Settings, SqliteStore};
-use tenure_store::{Check, Commit, CommitError, Conflict, Env, Key, Range, Store, StoreError, StoreExt};
+use tenure_store::{
+    Check, Commit, CommitError, Conflict, EntryId, Env, Key, Range, Read, Store, StoreError, StoreExt,
+};
 
 struct Place {
     dir: tempfile::TempDir,
@@ -263,6 +265,15 @@ async fn a_closed_store_says_so() {
     store.close();
     assert!(matches!(store.commit(set("k")).await, Err(CommitError::Failed(StoreError::Closed(_)))));
     assert!(matches!(store.get(&key("k")).await, Err(StoreError::Closed(_))));
+}
+
+#[tokio::test]
+async fn an_entry_id_of_another_store_is_refused() {
+    let store = SqliteStore::open("sqlite::memory:").await.unwrap();
+    let after = Some(EntryId::new(vec![1, 2, 3]));
+    let error = store.read(vec![Read::List { list: key("l"), after, limit: 1 }]).await.unwrap_err();
+    assert!(matches!(&error, StoreError::Invalid(_)), "{error}");
+    assert!(error.to_string().contains("EntryId(010203)"), "{error}");
 }
 
 #[tokio::test]

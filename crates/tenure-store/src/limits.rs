@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use crate::{Commit, Key, Range, Read, StoreError, Write};
+use crate::{Commit, EntryId, Key, Range, Read, StoreError, Write};
 
 /// How large things may be in a store. A larger request is refused with [`StoreError::TooLarge`] before any I/O.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,8 +63,9 @@ impl Limits {
                     self.admit_range(range)?;
                     self.admit_page(*limit)?;
                 }
-                Read::List { list, limit, .. } => {
+                Read::List { list, after, limit } => {
                     self.admit_key(list)?;
+                    after.as_ref().map_or(Ok(()), admit_entry_id)?;
                     self.admit_page(*limit)?;
                 }
             }
@@ -98,8 +99,16 @@ impl Limits {
                 at_most(format_args!("the value for {key}"), "bytes", value.len(), self.value_bytes)?;
                 Ok(key.len() + value.len())
             }
-            Write::Delete(key) | Write::Remove(key, _) => self.admit_key(key).map(|()| key.len()),
-            Write::DeleteRange(range) => self.admit_range(range).map(|()| range.start().len()),
+            Write::Delete(key) => self.admit_key(key).map(|()| key.len()),
+            Write::Remove(list, id) => {
+                self.admit_key(list)?;
+                admit_entry_id(id)?;
+                Ok(list.len() + id.as_bytes().len())
+            }
+            Write::DeleteRange(range) => {
+                self.admit_range(range)?;
+                Ok(range.start().len() + range.end().map_or(0, |end| end.len()))
+            }
         }
     }
 
@@ -133,6 +142,10 @@ impl Limits {
         }
         at_most("a page", "items", limit, self.page_items)
     }
+}
+
+fn admit_entry_id(id: &EntryId) -> Result<(), StoreError> {
+    at_most("the id of an entry", "bytes", id.as_bytes().len(), EntryId::BYTES_MAX)
 }
 
 fn at_most(what: impl std::fmt::Display, unit: &str, value: usize, limit: usize) -> Result<(), StoreError> {

@@ -142,12 +142,10 @@ impl<S: Store> Store for Prefixed<S> {
 
     fn limits(&self) -> Limits {
         let inner = self.inner.limits();
-        // Every key of a commit grows by the prefix, so that much is taken off what a commit may hold.
-        let growth = self.prefix.len() * inner.commit_operations;
-        Limits {
-            key_bytes: inner.key_bytes.saturating_sub(self.prefix.len()),
-            commit_bytes: inner.commit_bytes.saturating_sub(growth),
-            ..inner
-        }
+        // Every key of a commit grows by the prefix, so that much is taken off what a commit may hold. (A range has two bounds.)
+        let growth = 2 * self.prefix.len() * inner.commit_operations;
+        let key_bytes = inner.key_bytes.saturating_sub(self.prefix.len());
+        let commit_bytes = inner.commit_bytes.saturating_sub(growth);
+        Limits { key_bytes, commit_bytes, value_bytes: inner.value_bytes.min(commit_bytes), ..inner }
     }
 }

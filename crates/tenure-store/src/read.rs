@@ -23,7 +23,7 @@ pub enum Read {
         /// The list.
         list: Key,
         /// Only what comes behind this entry. A consumer that must miss nothing reads from the head, since an entry
-        /// may become visible late, before others that were already there.
+        /// may become visible late, before others that were already there. An id that the store never gave may be refused.
         after: Option<EntryId>,
         /// At most how many; at least 1.
         limit: usize,
@@ -64,6 +64,9 @@ pub struct Entry {
 pub struct EntryId(Bytes);
 
 impl EntryId {
+    /// The longest id that a store may give.
+    pub const BYTES_MAX: usize = 64;
+
     /// An id of these bytes: for stores, which alone know what they mean.
     pub fn new(bytes: impl Into<Bytes>) -> Self {
         Self(bytes.into())

@@ -152,10 +152,13 @@ impl Tuple {
     }
 
     /// The key that this tuple stands for.
+    ///
+    /// # Panics
+    /// If tuples are nested more than 16 deep, which no key should be.
     #[must_use]
     pub fn key(&self) -> Key {
         let mut out = Vec::with_capacity(16 * self.0.len());
-        encode(&self.0, &mut out);
+        encode(&self.0, 0, &mut out);
         Key::from(out)
     }
 
@@ -193,7 +196,8 @@ impl fmt::Debug for Tuple {
     }
 }
 
-fn encode(parts: &[Part], out: &mut Vec<u8>) {
+fn encode(parts: &[Part], depth: usize, out: &mut Vec<u8>) {
+    assert!(depth <= DEPTH_MAX, "a key is nested more than {DEPTH_MAX} deep");
     for part in parts {
         match part {
             Part::Bytes(bytes) => encode_content(BYTES, bytes, out),
@@ -201,7 +205,7 @@ fn encode(parts: &[Part], out: &mut Vec<u8>) {
             Part::Int(Int(int)) => encode_int(*int, out),
             Part::Tuple(Tuple(nested)) => {
                 out.push(NESTED);
-                encode(nested, out);
+                encode(nested, depth + 1, out);
                 out.push(END);
             }
         }

@@ -2,13 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test tells what it found by panicking")]
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 use tenure_store::{
-    Check, Commit, CommitError, Env, Key, Limits, Measured, MemoryStore, Range, Read, Reason, Receipt,
-    Snapshot, Store, StoreError, StoreExt as _, Watch,
+    Check, Commit, CommitError, Env, Faults, Faulty, Key, Limits, Measured, MemoryStore, Range, Read, Reason,
+    Receipt, Snapshot, Store, StoreError, StoreExt as _, Watch,
 };
 
 const SECRET: &str = "secret";
@@ -122,6 +122,18 @@ fn every_kind_of_error_is_an_outcome() {
         assert_eq!(metrics[&format!("tenure_store_reads_total{{store=broken,outcome={read}}}")], 1);
         assert!(metrics.keys().all(|name| !name.contains(SECRET)), "{metrics:?}");
     }
+}
+
+#[test]
+fn a_request_that_nobody_waits_for_is_counted_as_dropped() {
+    let metrics = recorded(async {
+        let env = Env::system();
+        let slow = Faults { delay: Duration::from_secs(3600), ..Faults::NONE };
+        let store = Measured::new(Faulty::new(Arc::new(MemoryStore::new()), env.clone(), slow), env.clone());
+        let commit = store.commit(Commit::new().set(Key::from("k"), "v"));
+        env.timeout(Duration::from_millis(1), commit).await.unwrap_err();
+    });
+    assert_eq!(metrics["tenure_store_commits_total{store=faulty memory,outcome=dropped}"], 1, "{metrics:?}");
 }
 
 #[test]

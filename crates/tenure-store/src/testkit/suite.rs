@@ -162,6 +162,7 @@ suite! { $
         the_longest_key_is_taken_everywhere,
         a_key_that_is_too_long_is_refused,
         the_bound_of_a_range_has_a_limit,
+        an_entry_id_that_is_too_long_is_refused,
         a_value_that_is_too_long_is_refused,
         a_commit_of_too_many_operations_is_refused,
         a_commit_of_too_many_bytes_is_refused,

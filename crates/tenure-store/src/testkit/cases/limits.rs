@@ -119,6 +119,15 @@ pub(in crate::testkit) async fn the_bound_of_a_range_has_a_limit(handles: Handle
     }
 }
 
+/// An entry's id that is longer than any store gives is refused.
+pub(in crate::testkit) async fn an_entry_id_that_is_too_long_is_refused(handles: Handles) {
+    let (store, limit) = (handles.one(), EntryId::BYTES_MAX);
+    let id = EntryId::new(vec![1; limit + 1]);
+    is_too_large(&refused(store, Commit::new().remove(key("l"), id.clone())).await, limit + 1, limit);
+    let read = Read::List { list: key("l"), after: Some(id), limit: 1 };
+    is_too_large(&refused_read(store, vec![read]).await, limit + 1, limit);
+}
+
 /// A value that is one byte too long is refused.
 pub(in crate::testkit) async fn a_value_that_is_too_long_is_refused(handles: Handles) {
     let store = handles.one();

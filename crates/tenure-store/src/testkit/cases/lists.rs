@@ -140,7 +140,7 @@ pub(in crate::testkit) async fn an_id_of_a_strange_form_names_no_entry(handles: 
     let (store, queue) = (handles.one(), key("queue"));
     fill(store, appends(&queue, 0..3)).await;
     let own = ids(store, &queue).await[0].as_bytes().to_vec();
-    let strange = [0, 1, 2, 3, 4, 5, 7, 8, 9, 11, 12, 13, 15, 16, 17, 20, 24, 32, 33, 100]
+    let strange = [0, 1, 2, 3, 4, 5, 7, 8, 9, 11, 12, 13, 15, 16, 17, 20, 24, 32, 33, EntryId::BYTES_MAX]
         .into_iter()
         .flat_map(|length| [vec![0xFF; length], vec![b'\''; length]])
         .chain([own[..own.len() - 1].to_vec(), [own.as_slice(), &[0]].concat()]);
