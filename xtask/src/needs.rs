@@ -88,6 +88,12 @@ pub(crate) const NEEDS: &[Need] = &[
         probe: Probe::Runs(&["mount", "--version"]),
         source: Source::Debian(&["mount"]),
     },
+    Need {
+        name: "strace",
+        wanted_for: "the tests of the SQLite store",
+        probe: Probe::Runs(&["strace", "--version"]),
+        source: Source::Debian(&["strace"]),
+    },
 ];
 
 /// The machine that needs are provided on: something that runs commands.

@@ -59,9 +59,71 @@ impl<T> Queue<T> {
         state.requests.drain(..count).collect()
     }
 
+    /// What a thread holds that serves the queue: when it ends, the queue is closed and whatever waits in it is dropped, so that
+    /// nobody waits for a thread that is gone.
+    pub(crate) fn served(&self) -> Served<T> {
+        Served(self.clone())
+    }
+
     /// Takes no more requests. Those that are there are still served.
     pub(crate) fn close(&self) {
         self.0.state.lock().closed = true;
         self.0.filled.notify_all();
+    }
+}
+
+pub(crate) struct Served<T>(Queue<T>);
+
+impl<T> Drop for Served<T> {
+    fn drop(&mut self) {
+        self.0.close();
+        drop(self.0.take(usize::MAX));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_come_in_order_and_in_groups() {
+        let queue = Queue::new();
+        for request in 0..5 {
+            queue.push(request).unwrap();
+        }
+        assert!(queue.wait());
+        assert_eq!((queue.take(2), queue.take(10), queue.take(10)), (vec![0, 1], vec![2, 3, 4], vec![]));
+    }
+
+    #[test]
+    fn a_closed_queue_is_served_to_its_end() {
+        let queue = Queue::new();
+        queue.push(1).unwrap();
+        queue.close();
+        assert_eq!(queue.push(2), Err(2));
+        assert!(queue.wait());
+        assert_eq!(queue.take(10), vec![1]);
+        assert!(!queue.wait());
+    }
+
+    #[test]
+    fn nobody_waits_for_a_thread_that_panicked() {
+        let queue = Queue::new();
+        let (sender, mut receiver) = tokio::sync::oneshot::channel::<()>();
+        queue.push(sender).unwrap();
+        let panicking = std::thread::spawn({
+            let served = queue.served();
+            move || {
+                let _served = served;
+                panic!("on purpose");
+            }
+        });
+        panicking.join().unwrap_err();
+        assert!(
+            receiver
+                .try_recv()
+                .is_err_and(|error| error == tokio::sync::oneshot::error::TryRecvError::Closed)
+        );
+        assert!(queue.push(tokio::sync::oneshot::channel().0).is_err());
     }
 }

@@ -66,6 +66,7 @@ fn closed() -> StoreError {
 }
 
 fn serve(queue: &Queue<Request>, mut connection: Connection) {
+    let _served = queue.served();
     while queue.wait() {
         for Request { reads, answer } in queue.take(TAKEN_AT_ONCE) {
             // Whoever asked may have gone; then nobody misses the answer.

@@ -29,6 +29,10 @@ pub(crate) fn admit_ids(reads: &[Read]) -> Result<(), StoreError> {
 /// Answers all questions on one snapshot.
 pub(crate) fn answer(connection: &mut Connection, reads: &[Read]) -> Result<Vec<Answer>, StoreError> {
     let mut answers = || -> rusqlite::Result<Vec<Answer>> {
+        // One statement is one snapshot by itself.
+        if let [read] = reads {
+            return Ok(vec![answer_one(connection, read)?]);
+        }
         // A transaction that only reads starts with its first question and sees the database as of then.
         let transaction = connection.transaction()?;
         let answers = reads.iter().map(|read| answer_one(&transaction, read)).collect::<Result<_, _>>()?;

@@ -136,6 +136,7 @@ impl Drop for Writer {
 
 impl Worker {
     fn run(mut self) {
+        let _served = self.queue.served();
         while self.queue.wait() {
             let ticket = self.turn.as_mut().map(Turn::take);
             let changed = self.serve();

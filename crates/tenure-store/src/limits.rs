@@ -37,6 +37,16 @@ impl Limits {
         page_items: 1000,
     };
 
+    /// What a store offers that lives in our own process and has no protocol in between.
+    pub const EMBEDDED: Limits = Limits {
+        key_bytes: Self::KEY_BYTES_MAX,
+        value_bytes: 1024 * 1024,
+        commit_operations: 10_000,
+        commit_bytes: 16 * 1024 * 1024,
+        read_questions: 1000,
+        page_items: 10_000,
+    };
+
     /// The smaller of both, field by field.
     #[must_use]
     pub fn min(self, other: Limits) -> Limits {

@@ -67,14 +67,7 @@ impl Store for MemoryStore {
     }
 
     fn limits(&self) -> Limits {
-        Limits {
-            key_bytes: Limits::KEY_BYTES_MAX,
-            value_bytes: 1024 * 1024,
-            commit_operations: 10_000,
-            commit_bytes: 16 * 1024 * 1024,
-            read_questions: 1000,
-            page_items: 10_000,
-        }
+        Limits::EMBEDDED
     }
 }
 

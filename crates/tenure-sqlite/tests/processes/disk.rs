@@ -14,6 +14,31 @@ fn run_in_namespace(set_up: &str, directory: &Path, kind: &str) -> Vec<String> {
     Worker::spawn(command).end()
 }
 
+/// From its 15th flush on, the writer is told of an I/O error each time: what was not acknowledged by then may be there or not, and is
+/// said to be unknown.
+pub(crate) fn a_failed_flush_is_an_unknown_outcome() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store.db");
+    let worker = Worker::command("flush", &path, &[]);
+    let mut command = Command::new("strace");
+    command.args(["-f", "-o", "/dev/null", "-e", "trace=fsync,fdatasync", "-e"]);
+    command
+        .arg("inject=fsync,fdatasync:error=EIO:when=15+")
+        .arg(worker.get_program())
+        .args(worker.get_args());
+    let lines = Worker::spawn(command).end();
+    let [acknowledged @ .., told, told_again] = &lines[..] else { panic!("{lines:?}") };
+    assert!(told.starts_with("the outcome of a commit is unknown"), "{lines:?}");
+    assert!(told_again.starts_with("the outcome of a commit is unknown"), "{lines:?}");
+    assert!(acknowledged.len() > 5, "{lines:?}");
+
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    let mut values = connection.prepare("SELECT CAST(value AS TEXT) FROM entries ORDER BY id").unwrap();
+    let there: Vec<String> = values.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
+    assert_eq!(there[..acknowledged.len()], *acknowledged);
+    assert!(there.len() <= acknowledged.len() + 2, "{there:?}");
+}
+
 /// A disk of 2 MiB is filled to the brim.
 pub(crate) fn a_full_disk_is_an_error_and_loses_nothing() {
     let dir = tempfile::tempdir().unwrap();

@@ -32,6 +32,7 @@ fn main() {
             trials::a_waking_lost_with_its_process_comes_later,
         ),
         trial("an_idle_process_uses_no_processor", trials::an_idle_process_uses_no_processor),
+        trial("a_failed_flush_is_an_unknown_outcome", disk::a_failed_flush_is_an_unknown_outcome),
         trial("a_full_disk_is_an_error_and_loses_nothing", disk::a_full_disk_is_an_error_and_loses_nothing),
         trial("a_read_only_directory_is_an_error", disk::a_read_only_directory_is_an_error),
     ];

@@ -23,6 +23,7 @@ pub(crate) fn main(args: Vec<String>) {
             "commit" => commit_untold(&path).await,
             "idle" => idle(&path).await,
             "fill" => fill(&path).await,
+            "flush" => flush(&path).await,
             "try" => try_to_open(&path).await,
             other => panic!("there is no worker {other}"),
         }
@@ -185,6 +186,22 @@ async fn fill(path: &std::path::Path) {
         found += 1;
     }
     println!("stored {stored} found {found}");
+}
+
+/// Appends until it is refused, and once more; says what was acknowledged and what it was told.
+async fn flush(path: &std::path::Path) {
+    let store = open(path, NEVER).await;
+    let append = |n: u32| store.commit(Commit::new().append(history::log(), n.to_string()));
+    let mut n = 0;
+    let error = loop {
+        match append(n).await {
+            Ok(_) => println!("{n}"),
+            Err(error) => break error,
+        }
+        n += 1;
+    };
+    println!("{error}");
+    println!("{}", append(n + 1).await.unwrap_err());
 }
 
 /// Says what opening the store gives.
