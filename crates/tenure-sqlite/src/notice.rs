@@ -1,6 +1,6 @@
 //! [`Notice`]: notices what other processes commit, and wakes the watches that it concerns.
 //!
-//! A thread sleeps until the kernel says that somebody touched the turn file, which every process does after its commits, or until
+//! A thread sleeps until the kernel says that somebody read the turn file, which every process does after its commits, or until
 //! the slow re-read is due. Then it reads the new rows of `changes`. While nobody watches it sleeps for good.
 
 use std::{
@@ -126,8 +126,8 @@ const STOP: u64 = 1 << 62;
 
 fn listen(turn_file: &Path) -> nix::Result<Inotify> {
     let messages = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
-    // Taking a ticket writes to the file; only telling of a commit sets its times.
-    messages.add_watch(turn_file, AddWatchFlags::IN_ATTRIB)?;
+    // Those who wait for a turn read the file too; looking once more often does no harm.
+    messages.add_watch(turn_file, AddWatchFlags::IN_ACCESS)?;
     Ok(messages)
 }
 

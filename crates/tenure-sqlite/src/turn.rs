@@ -9,10 +9,12 @@
 //! # How
 //! The kernel's open-file locks (`F_OFD_SETLK`) on single bytes of a file, which it drops when their holder dies:
 //!
-//! 1. Whoever wants a turn locks the byte [`QUEUE`] for a moment, takes the next ticket number from the file, locks the byte of that
-//!    ticket, and unlocks `QUEUE`.
-//! 2. Its turn has come when it can lock every byte between the first ticket and its own: all who came before are done, or dead.
-//! 3. When it is done, it writes which ticket was served and unlocks everything.
+//! 1. Whoever has the turn holds the byte [`HOLD`]. If it is free and nobody waits, it is taken at once: three calls of the kernel and
+//!    nothing written is all that a process pays that is alone.
+//! 2. Otherwise a ticket is drawn: the byte [`QUEUE`] is locked for a moment, the next number taken from the file, and the byte of that
+//!    number locked. That is what waiting looks like to others.
+//! 3. The turn has come when every byte of an earlier ticket can be locked, because all who came before are done or dead, and `HOLD` too.
+//! 4. When it is over, the file says which ticket was served, and everything is unlocked.
 //!
 //! Waiting is done by trying again: soon if next in line, later if further back. Blocking in the kernel would be simpler, but can't be
 //! bounded: one stopped process would stop all others.
@@ -30,7 +32,6 @@ use nix::{
     errno::Errno,
     fcntl::{FcntlArg, fcntl},
     libc,
-    sys::{stat::futimens, time::TimeSpec},
 };
 use tenure_store::{Env, Reason, StoreError};
 
@@ -51,11 +52,12 @@ const LOOK_LATEST: Duration = Duration::from_millis(2);
 /// Where the file holds the last ticket given out, and the last one served: two numbers of eight bytes.
 const GIVEN_AT: u64 = 0;
 const SERVED_AT: u64 = 8;
+const FILE_BYTES: u64 = 16;
 
-/// The bytes that are locked. They lie far behind the file's end, where nothing is ever written.
+/// The bytes that are locked. They lie far behind the file's end, where nothing is ever written. Ticket n has the nth byte behind `HOLD`.
 const QUEUE: i64 = 1 << 40;
 const OPENING: i64 = QUEUE + 1;
-const TICKETS: i64 = 1 << 41;
+const HOLD: i64 = 1 << 41;
 
 /// One process's place in the queue for a file. Each has its own open file, which is what the kernel knows a holder by.
 #[derive(Debug)]
@@ -65,21 +67,34 @@ pub(crate) struct Turn {
     env: Env,
     /// Tickets up to this one are not waited for: they were given up on, or are known to be served.
     floor: i64,
+    /// Whether whoever holds `HOLD` was given up on, and it has not been free since.
+    hold_given_up: bool,
 }
 
 /// A turn that has come. To be given back with [`Turn::finish`].
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 #[must_use]
-pub(crate) struct Ticket(Option<i64>);
+pub(crate) enum Ticket {
+    /// Nobody else wanted it.
+    Straight,
+    /// This one's number was called.
+    Drawn(i64),
+    /// The file failed; there is no turn, but the work goes on.
+    Failed,
+}
 
 impl Turn {
     /// The queue for the database at `path`.
     pub(crate) fn new(database: &Path, env: Env) -> Result<Self, StoreError> {
         let (path, file) = files::open_turn_file(database)?;
-        Ok(Self { file, path, env, floor: 0 })
+        let turn = Self { file, path, env, floor: 0, hold_given_up: false };
+        turn.fill().map_err(|error| {
+            StoreError::unavailable(Reason::caused(format!("write {}: {error}", turn.path.display()), error))
+        })?;
+        Ok(turn)
     }
 
-    /// The file that [`Turn::tell`] touches.
+    /// The file that [`Turn::tell`] reads.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -87,31 +102,32 @@ impl Turn {
     /// Waits until everybody who asked before is done. Gives up waiting, and goes ahead, if that takes too long or the file fails:
     /// SQLite's own lock is still between us and the others.
     pub(crate) fn take(&mut self) -> Ticket {
-        match self.draw() {
-            Ok(ticket) => {
-                self.wait(ticket);
-                Ticket(Some(ticket))
-            }
-            Err(error) => {
-                tracing::debug!(file = %self.path.display(), %error, "going ahead without a turn");
-                Ticket(None)
-            }
-        }
+        let taken = match self.go_straight() {
+            Ok(true) => Ok(Ticket::Straight),
+            Ok(false) => self.draw().and_then(|ticket| self.wait(ticket).map(|()| Ticket::Drawn(ticket))),
+            Err(error) => Err(error),
+        };
+        taken.unwrap_or_else(|error| {
+            tracing::debug!(file = %self.path.display(), %error, "going ahead without a turn");
+            Ticket::Failed
+        })
     }
 
     /// Gives the turn back.
     pub(crate) fn finish(&mut self, ticket: Ticket) {
-        let Ticket(Some(ticket)) = ticket else { return };
-        // A failure costs fairness and nothing else; the next in line finds out by itself.
-        let _ = self.file.write_all_at(&ticket.to_ne_bytes(), SERVED_AT);
-        let _ = self.unlock(TICKETS, TICKETS + ticket + 1);
-        self.floor = self.floor.max(ticket);
+        if let Ticket::Drawn(ticket) = ticket {
+            // A failure costs fairness and nothing else; the next in line finds out by itself.
+            let _ = self.file.write_all_at(&ticket.to_ne_bytes(), SERVED_AT);
+            self.floor = self.floor.max(ticket);
+        }
+        let _ = self.unlock(HOLD, i64::MAX);
     }
 
-    /// Tells the other processes that something was committed. Costs next to nothing where nobody listens.
+    /// Tells the other processes that something was committed: the kernel tells them that the file was read. Writing would cost the next
+    /// flush more, since the file system flushes what was written anywhere.
     pub(crate) fn tell(&self) {
         // If it fails, watches find out by their slow re-read.
-        let _ = futimens(&self.file, &TimeSpec::UTIME_NOW, &TimeSpec::UTIME_NOW);
+        let _ = self.file.read_at(&mut [0], 0);
     }
 
     /// Waits until nobody else is making or opening the database; holds the others off until dropped.
@@ -127,42 +143,53 @@ impl Turn {
         }
     }
 
+    /// Makes the file as long as it must be: an empty one has nothing to read, and telling is reading.
+    fn fill(&self) -> io::Result<()> {
+        if self.file.metadata()?.len() < FILE_BYTES { self.file.set_len(FILE_BYTES) } else { Ok(()) }
+    }
+
+    /// Takes the turn if nobody has it and nobody waits for it.
+    fn go_straight(&self) -> io::Result<bool> {
+        if !self.try_lock(HOLD, HOLD + 1)? {
+            return Ok(false);
+        }
+        if self.is_locked(HOLD + self.floor + 1, i64::MAX)? {
+            self.unlock(HOLD, HOLD + 1)?;
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
     /// Takes the next ticket.
     fn draw(&mut self) -> io::Result<i64> {
         self.lock_patiently(QUEUE, TICKET_PATIENCE)?;
         let ticket = self.number(GIVEN_AT) + 1;
         let drawn = self.file.write_all_at(&ticket.to_ne_bytes(), GIVEN_AT);
-        let drawn =
-            drawn.and_then(|()| self.try_lock(TICKETS + ticket, TICKETS + ticket + 1).map(|_| ticket));
+        let drawn = drawn.and_then(|()| self.try_lock(HOLD + ticket, HOLD + ticket + 1).map(|_| ticket));
         let _ = self.unlock(QUEUE, QUEUE + 1);
         // The numbers start anew if somebody removed the file.
         self.floor = self.floor.min(ticket - 1);
         drawn
     }
 
-    /// Waits until every earlier ticket is served or dead, or nobody was served for too long.
-    fn wait(&mut self, ticket: i64) {
+    /// Waits until every earlier ticket is served or dead and nobody has the turn, or nobody was served for too long.
+    fn wait(&mut self, ticket: i64) -> io::Result<()> {
         let mut served = self.number(SERVED_AT);
         let mut since = self.env.now();
         loop {
-            if self.floor + 1 == ticket {
-                return;
-            }
-            match self.try_lock(TICKETS + self.floor + 1, TICKETS + ticket) {
-                Ok(true) => return,
-                Ok(false) => {}
-                Err(error) => {
-                    tracing::debug!(file = %self.path.display(), %error, "going ahead without waiting");
-                    return;
-                }
+            let first = self.floor + 1 == ticket || self.try_lock(HOLD + self.floor + 1, HOLD + ticket)?;
+            if first && self.try_lock(HOLD, HOLD + 1)? {
+                self.hold_given_up = false;
+                return Ok(());
             }
             let now = self.number(SERVED_AT);
             if now != served {
                 (served, since) = (now, self.env.now());
-            } else if self.env.now() - since > PATIENCE {
+            } else if self.env.now() - since > PATIENCE || first && self.hold_given_up {
                 tracing::debug!(file = %self.path.display(), ticket, served, "somebody ahead has stopped: not waiting for it any more");
                 self.floor = ticket - 1;
-                return;
+                self.hold_given_up = first;
+                return Ok(());
             }
             let ahead = u32::try_from(ticket - served - 2).unwrap_or(0);
             thread::sleep((LOOK_SOONEST + STEP.saturating_mul(ahead)).min(LOOK_LATEST));
@@ -173,7 +200,7 @@ impl Turn {
         let mut bytes = [0; 8];
         // A file too short is one that nobody has written to yet.
         let _ = self.file.read_exact_at(&mut bytes, at);
-        i64::from_ne_bytes(bytes).clamp(0, TICKETS)
+        i64::from_ne_bytes(bytes).clamp(0, HOLD)
     }
 
     fn lock_patiently(&self, byte: i64, patience: Duration) -> io::Result<()> {
@@ -195,22 +222,27 @@ impl Turn {
         }
     }
 
+    /// Whether anybody else has locked any of these bytes.
+    fn is_locked(&self, start: i64, end: i64) -> io::Result<bool> {
+        let mut lock = flock(libc::F_WRLCK, start, end);
+        fcntl(&self.file, FcntlArg::F_OFD_GETLK(&mut lock))?;
+        Ok(i32::from(lock.l_type) != libc::F_UNLCK)
+    }
+
     fn unlock(&self, start: i64, end: i64) -> nix::Result<()> {
         self.set(libc::F_UNLCK, start, end)
     }
 
     fn set(&self, kind: i32, start: i64, end: i64) -> nix::Result<()> {
-        debug_assert!(start < end, "a lock of no length would reach to the end of the file");
-        #[allow(clippy::cast_possible_truncation, reason = "constants of the C library that fit")]
-        let lock = libc::flock {
-            l_type: kind as i16,
-            l_whence: libc::SEEK_SET as i16,
-            l_start: start,
-            l_len: end - start,
-            l_pid: 0,
-        };
-        fcntl(&self.file, FcntlArg::F_OFD_SETLK(&lock)).map(|_| ())
+        fcntl(&self.file, FcntlArg::F_OFD_SETLK(&flock(kind, start, end))).map(|_| ())
     }
+}
+
+fn flock(kind: i32, start: i64, end: i64) -> libc::flock {
+    debug_assert!(start < end, "a lock of no length would reach to the end of the file");
+    #[allow(clippy::cast_possible_truncation, reason = "constants of the C library that fit")]
+    let (l_type, l_whence) = (kind as i16, libc::SEEK_SET as i16);
+    libc::flock { l_type, l_whence, l_start: start, l_len: end - start, l_pid: 0 }
 }
 
 /// Holds off other processes that want to open the database.
@@ -224,10 +256,9 @@ impl Drop for Opening<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    };
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
 
     use super::*;
 
@@ -235,29 +266,53 @@ mod tests {
         Turn::new(&dir.path().join("db"), Env::system()).unwrap()
     }
 
+    /// Takes and gives back a turn, and returns how it was had.
+    fn pass(turns: &mut Turn) -> String {
+        let ticket = turns.take();
+        let how = format!("{ticket:?}");
+        turns.finish(ticket);
+        how
+    }
+
+    #[test]
+    fn whoever_is_alone_goes_straight() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut first, mut second) = (turn(&dir), turn(&dir));
+        for _ in 0..3 {
+            assert_eq!(pass(&mut first), "Straight");
+            assert_eq!(pass(&mut second), "Straight");
+        }
+        assert_eq!(first.number(GIVEN_AT), 0, "nothing was written");
+    }
+
     #[test]
     fn turns_exclude_each_other_and_come_in_order() {
         let dir = tempfile::tempdir().unwrap();
-        let (mut first, mut second) = (turn(&dir), turn(&dir));
+        let mut first = turn(&dir);
         let ticket = first.take();
-        let order = Arc::new(AtomicU64::new(0));
-        let waiting = thread::spawn({
-            let order = Arc::clone(&order);
-            move || {
-                let ticket = second.take();
-                order.fetch_add(1, Ordering::SeqCst);
-                second.finish(ticket);
-            }
-        });
-        while first.number(GIVEN_AT) < 2 {
-            thread::yield_now();
-        }
-        assert_eq!(order.load(Ordering::SeqCst), 0, "the second waits");
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let waiting: Vec<_> = (1..=3)
+            .map(|number| {
+                let (mut turns, order) = (turn(&dir), Arc::clone(&order));
+                let waiting = thread::spawn(move || {
+                    let ticket = turns.take();
+                    order.lock().push(format!("{ticket:?}"));
+                    turns.finish(ticket);
+                });
+                while first.number(GIVEN_AT) < number {
+                    thread::yield_now();
+                }
+                waiting
+            })
+            .collect();
+        assert!(order.lock().is_empty(), "they wait");
         first.finish(ticket);
-        waiting.join().unwrap();
-        assert_eq!(order.load(Ordering::SeqCst), 1);
-        // Nothing is left locked.
-        assert!(turn(&dir).try_lock(0, i64::MAX).unwrap());
+        assert_eq!(pass(&mut first), "Drawn(4)", "whoever was there before comes first");
+        for waiting in waiting {
+            waiting.join().unwrap();
+        }
+        assert_eq!(*order.lock(), ["Drawn(1)", "Drawn(2)", "Drawn(3)"]);
+        assert!(!first.is_locked(0, i64::MAX).unwrap(), "nothing is left locked");
     }
 
     #[test]
@@ -267,40 +322,52 @@ mod tests {
         let _ticket = dying.take();
         drop(dying);
         let mut next = turn(&dir);
-        let ticket = next.take();
-        assert_eq!(next.floor, 0, "it was not given up on: its lock was gone");
-        next.finish(ticket);
+        assert_eq!(pass(&mut next), "Straight");
     }
 
     #[test]
     fn a_stopped_holder_is_waited_for_once() {
         let dir = tempfile::tempdir().unwrap();
         let mut stopped = turn(&dir);
-        let _ticket = stopped.take();
+        let ticket = stopped.take();
         let mut next = turn(&dir);
-        let ticket = next.take();
-        assert_eq!(next.floor, 1, "the first ticket was given up on");
-        next.finish(ticket);
+        assert_eq!(pass(&mut next), "Drawn(1)");
+        assert!(next.hold_given_up);
         let start = next.env.now();
         for _ in 0..100 {
-            let ticket = next.take();
-            next.finish(ticket);
+            let _ = pass(&mut next);
         }
         let waited = next.env.now() - start;
         assert!(waited < PATIENCE * 50, "each of 100 turns waited anew: {waited:?}");
+        stopped.finish(ticket);
+        assert_eq!(pass(&mut next), "Straight", "all is well again");
     }
 
     #[test]
-    fn a_removed_file_costs_nothing_but_order() {
+    fn a_stopped_waiter_is_waited_for_once() {
         let dir = tempfile::tempdir().unwrap();
-        let mut turns = turn(&dir);
+        let (mut stopped, mut next) = (turn(&dir), turn(&dir));
+        assert_eq!(stopped.draw().unwrap(), 1);
+        assert_eq!(pass(&mut next), "Drawn(2)");
+        assert!(next.floor == 2 && !next.hold_given_up);
+        assert_eq!(pass(&mut next), "Straight");
+    }
+
+    #[test]
+    fn a_cut_file_costs_nothing_but_order() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut turns, mut other) = (turn(&dir), turn(&dir));
         for _ in 0..3 {
-            let ticket = turns.take();
-            turns.finish(ticket);
+            let ticket = other.take();
+            let drawn = turns.draw().unwrap();
+            other.finish(ticket);
+            turns.wait(drawn).unwrap();
+            turns.finish(Ticket::Drawn(drawn));
         }
+        assert_eq!(turns.floor, 3);
         turns.file.set_len(0).unwrap();
-        let ticket = turns.take();
-        assert_eq!(ticket.0, Some(1));
-        turns.finish(ticket);
+        assert_eq!(turns.draw().unwrap(), 1);
+        turns.wait(1).unwrap();
+        turns.finish(Ticket::Drawn(1));
     }
 }
