@@ -9,7 +9,10 @@ pub(crate) fn store_error(doing: &str, error: rusqlite::Error) -> StoreError {
     let reason = Reason::caused(format!("{doing}: {error}"), error);
     match code {
         Some(ErrorCode::DiskFull) => StoreError::Full(reason),
-        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => StoreError::Corrupt(reason),
+        // A missing table or a value of the wrong type: somebody else has been at the file.
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::Unknown) | None => {
+            StoreError::Corrupt(reason)
+        }
         Some(ErrorCode::TooBig) => StoreError::TooLarge(reason),
         _ => StoreError::Unavailable(reason),
     }

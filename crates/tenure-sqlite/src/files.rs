@@ -8,6 +8,7 @@ use std::{
 };
 
 use nix::sys::statfs::statfs;
+use parking_lot::MutexGuard;
 use tenure_store::{Reason, StoreError};
 
 /// Readable and writable by the owner, and by nobody else.
@@ -29,16 +30,18 @@ const NETWORK_FILE_SYSTEMS: &[(i64, &str)] = &[
     (0x6573_5546, "FUSE"),
 ];
 
-/// Makes the database file if it is not there yet.
+/// Makes the database file if it is not there yet, and returns its path without links: whoever opens it by another name must meet the
+/// others at the same turn file.
 ///
 /// It must not be opened by anybody but SQLite once it is in use: closing it would drop the locks that SQLite holds on it in this
-/// process. So this only ever creates.
-pub(crate) fn create(path: &Path) -> Result<(), StoreError> {
+/// process. So this only ever creates, and `opening` shows that no other thread of ours is about to use what it creates.
+pub(crate) fn create(path: &Path, _opening: &MutexGuard<'_, ()>) -> Result<PathBuf, StoreError> {
     match OpenOptions::new().write(true).create_new(true).mode(OWNER_ONLY).open(path) {
-        Ok(_) => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(cannot_open(path, error)),
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(cannot_open(path, error)),
     }
+    path.canonicalize().map_err(|error| cannot_open(path, error))
 }
 
 /// Opens the file beside the database that turns are taken in.

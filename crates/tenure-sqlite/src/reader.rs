@@ -1,7 +1,11 @@
 //! [`Readers`]: threads that answer reads, each on a connection of its own, so that no read waits for a write.
 
-use std::thread::{self, JoinHandle};
+use std::{
+    sync::Arc,
+    thread::{self, JoinHandle},
+};
 
+use parking_lot::{Mutex, RwLock};
 use rusqlite::Connection;
 use tenure_store::{Answer, Read, Reason, Snapshot, StoreError};
 use tokio::sync::oneshot;
@@ -15,7 +19,7 @@ const TAKEN_AT_ONCE: usize = 8;
 #[derive(Debug)]
 pub(crate) struct Readers {
     queue: Queue<Request>,
-    threads: parking_lot::Mutex<Vec<JoinHandle<()>>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 #[derive(Debug)]
@@ -25,19 +29,23 @@ struct Request {
 }
 
 impl Readers {
-    /// One thread for each connection.
-    pub(crate) fn start(connections: Vec<Connection>) -> Result<Self, StoreError> {
+    /// One thread for each connection; `gate` as in [`Access::Gated`](crate::writer::Access::Gated).
+    pub(crate) fn start(
+        connections: Vec<Connection>,
+        gate: Option<Arc<RwLock<()>>>,
+    ) -> Result<Self, StoreError> {
         let queue = Queue::new();
         let mut threads = Vec::new();
         for connection in connections {
-            let queue = queue.clone();
-            let thread =
-                thread::Builder::new().name("tenure-read".into()).spawn(move || serve(&queue, connection));
+            let (queue, gate) = (queue.clone(), gate.clone());
+            let thread = thread::Builder::new()
+                .name("tenure-read".into())
+                .spawn(move || serve(&queue, connection, gate.as_deref()));
             threads.push(
                 thread.map_err(|error| StoreError::unavailable(Reason::caused("start a thread", error)))?,
             );
         }
-        Ok(Self { queue, threads: parking_lot::Mutex::new(threads) })
+        Ok(Self { queue, threads: Mutex::new(threads) })
     }
 
     pub(crate) async fn read(&self, reads: Vec<Read>) -> Result<Snapshot, StoreError> {
@@ -65,12 +73,13 @@ fn closed() -> StoreError {
     StoreError::Closed(Reason::new("it was closed by this process: open it again"))
 }
 
-fn serve(queue: &Queue<Request>, mut connection: Connection) {
+fn serve(queue: &Queue<Request>, mut connection: Connection, gate: Option<&RwLock<()>>) {
     let _served = queue.served();
     while queue.wait() {
         for Request { reads, answer } in queue.take(TAKEN_AT_ONCE) {
             // Whoever asked may have gone; then nobody misses the answer.
             if !answer.is_closed() {
+                let _passed = gate.map(RwLock::read);
                 let _ = answer.send(sql::answer(&mut connection, &reads));
             }
         }

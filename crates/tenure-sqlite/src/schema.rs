@@ -5,7 +5,6 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use parking_lot::Mutex;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension as _, TransactionBehavior};
 use tenure_store::{Reason, StoreError};
 
@@ -16,6 +15,10 @@ const APPLICATION_ID: i32 = 0x5445_4E55;
 
 /// The layout that this code reads and writes. A change of layout takes the next number and a migration from the one before.
 const SCHEMA_VERSION: i32 = 1;
+
+/// How long the log may grow before the writer insists on starting it anew. (SQLite does so by itself at a quarter of this, unless
+/// reads keep overlapping.)
+pub(crate) const WAL_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 /// `kv` holds the keys. `entries` holds the lists; an id is the version of the commit that appended the entry and its place in that
 /// commit. `changes` holds, for the last few thousand versions, who committed and what was touched; its last row is never deleted
@@ -44,15 +47,10 @@ const SCHEMA: &str = "
     INSERT INTO changes (version, writer, names) VALUES (0, 0, NULL);
 ";
 
-/// Held while a file is made and opened for the first time: see [`files::create`] for why no other thread may be at it.
-static OPENING: Mutex<()> = Mutex::new(());
-
 /// Makes the database if it is not there, checks that it is ours, and warns of what can be seen to go wrong.
 ///
 /// Processes that do this at once take turns; a process killed in the middle leaves what the next one can go on from.
 pub(crate) fn prepare(path: &Path, settings: &Settings, turn: &Turn) -> Result<(), StoreError> {
-    let _opening = OPENING.lock();
-    files::create(path)?;
     if let Some(kind) = files::network_file_system(path) {
         tracing::warn!(store = %settings.location, kind,
             "the store's file is on a network file system: SQLite's locks may not hold there, and commits may be lost; move it to a local disk");
@@ -60,8 +58,12 @@ pub(crate) fn prepare(path: &Path, settings: &Settings, turn: &Turn) -> Result<(
     let _first = turn.opening(settings.busy_wait)?;
     let mut connection = connect(settings)?;
     match condition(&connection)? {
-        Condition::Ours => {}
-        Condition::Fresh => found(&mut connection)?,
+        // A copy made by other tools may have lost its journal mode.
+        Condition::Ours => use_wal(&connection)?,
+        Condition::Fresh => {
+            use_wal(&connection)?;
+            found(&mut connection).map_err(|error| store_error("make the tables", error))?;
+        }
         Condition::Foreign => {
             return Err(StoreError::invalid(format!(
                 "{} is a database of another application: choose another file",
@@ -80,7 +82,7 @@ pub(crate) fn prepare(path: &Path, settings: &Settings, turn: &Turn) -> Result<(
 
 /// Makes the tables of a store in memory.
 pub(crate) fn prepare_memory(connection: &mut Connection) -> Result<(), StoreError> {
-    found_in(connection).map_err(|error| store_error("make the tables", error))
+    found(connection).map_err(|error| store_error("make the tables", error))
 }
 
 /// The name of a database in memory that no other store of this process has.
@@ -136,6 +138,7 @@ fn set_up(connection: &Connection, settings: &Settings) -> rusqlite::Result<()> 
     connection.busy_timeout(settings.busy_wait)?;
     connection.set_prepared_statement_cache_capacity(32);
     connection.pragma_update(None, "synchronous", "FULL")?;
+    connection.pragma_update(None, "journal_size_limit", WAL_BYTES_MAX)?;
     if let Some(bytes) = settings.max_bytes {
         let page: u64 = connection.pragma_query_value(None, "page_size", |row| row.get(0))?;
         connection.pragma_update(None, "max_page_count", (bytes / page).max(1))?;
@@ -171,20 +174,20 @@ fn condition(connection: &Connection) -> Result<Condition, StoreError> {
     })
 }
 
-/// Makes an empty file a store.
-fn found(connection: &mut Connection) -> Result<(), StoreError> {
+fn use_wal(connection: &Connection) -> Result<(), StoreError> {
     let mode: String = connection
         .pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))
         .map_err(|error| store_error("switch to WAL", error))?;
-    if mode != "wal" {
-        return Err(StoreError::invalid(format!(
-            "SQLite uses the journal mode {mode} here instead of WAL: choose a file system with shared memory"
-        )));
+    if mode == "wal" {
+        return Ok(());
     }
-    found_in(connection).map_err(|error| store_error("make the tables", error))
+    Err(StoreError::invalid(format!(
+        "SQLite uses the journal mode {mode} here instead of WAL: choose a file system with shared memory"
+    )))
 }
 
-fn found_in(connection: &mut Connection) -> rusqlite::Result<()> {
+/// Makes an empty database a store.
+fn found(connection: &mut Connection) -> rusqlite::Result<()> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     transaction.execute_batch(SCHEMA)?;
     transaction.pragma_update(None, "application_id", APPLICATION_ID)?;

@@ -1,15 +1,25 @@
 //! [`SqliteStore`]: the store itself.
 
-use std::fmt;
+use std::{fmt, path::Path, sync::Arc};
 
 use async_trait::async_trait;
-use rusqlite::Connection;
+use parking_lot::{Mutex, RwLock};
 use tenure_store::{
     Commit, CommitError, Env, Limits, Range, Read, Reason, Receipt, Snapshot, Store, StoreError, Watch,
     WatchHub,
 };
 
-use crate::{Location, Settings, notice::Notice, reader::Readers, schema, sql, turn::Turn, writer::Writer};
+use crate::{
+    Location, Settings, files,
+    notice::Notice,
+    reader::Readers,
+    schema, sql,
+    turn::Turn,
+    writer::{Access, Writer},
+};
+
+/// Held while a file is made and opened for the first time: [`files::create`] says why no other thread may be at it.
+static OPENING: Mutex<()> = Mutex::new(());
 
 /// A store in a SQLite file that many processes of one machine share, or in memory: see the crate.
 #[derive(Debug)]
@@ -54,16 +64,22 @@ impl SqliteStore {
         opening.await.map_err(|error| StoreError::unavailable(Reason::caused("open the store", error)))?
     }
 
-    fn open_file(settings: &Settings, path: &std::path::Path) -> Result<Self, StoreError> {
+    fn open_file(settings: &Settings, path: &Path) -> Result<Self, StoreError> {
+        let opening = OPENING.lock();
+        let path = files::create(path, &opening)?;
+        let own = Settings { location: Location::File(path.clone()), ..settings.clone() };
         let env = Env::system();
         let writer_id = env.random_u64().cast_signed();
-        let turn = Turn::new(path, env)?;
-        schema::prepare(path, settings, &turn)?;
+        let turn = Turn::new(&path, env)?;
+        schema::prepare(&path, &own, &turn)?;
+        drop(opening);
         let hub = WatchHub::new();
-        let notice = Notice::start(settings, hub.clone(), turn.path(), writer_id)?;
-        let readers = (0..settings.readers).map(|_| schema::connect(settings)).collect::<Result<_, _>>()?;
-        let connection = schema::connect(settings)?;
-        Self::start(settings, hub, connection, Some(turn), readers, Some(notice), writer_id)
+        let notice = Notice::start(&own, hub.clone(), turn.path(), writer_id)?;
+        let readers = (0..own.readers).map(|_| schema::connect(&own)).collect::<Result<_, _>>()?;
+        let connection = schema::connect(&own)?;
+        let writer = Writer::start(&own, hub.clone(), connection, Access::Shared(turn), writer_id)?;
+        let readers = Readers::start(readers, None)?;
+        Ok(Self { location: settings.location.clone(), writer, readers, hub, notice: Some(notice) })
     }
 
     fn open_memory(settings: &Settings) -> Result<Self, StoreError> {
@@ -73,21 +89,11 @@ impl SqliteStore {
         let readers = (0..settings.readers)
             .map(|_| schema::connect_memory(&name, settings))
             .collect::<Result<_, _>>()?;
-        Self::start(settings, WatchHub::new(), connection, None, readers, None, 0)
-    }
-
-    fn start(
-        settings: &Settings,
-        hub: WatchHub,
-        connection: Connection,
-        turn: Option<Turn>,
-        readers: Vec<Connection>,
-        notice: Option<Notice>,
-        writer_id: i64,
-    ) -> Result<Self, StoreError> {
-        let writer = Writer::start(settings, hub.clone(), connection, turn, writer_id)?;
-        let readers = Readers::start(readers)?;
-        Ok(Self { location: settings.location.clone(), writer, readers, hub, notice })
+        let hub = WatchHub::new();
+        let gate = Arc::new(RwLock::new(()));
+        let writer = Writer::start(settings, hub.clone(), connection, Access::Gated(Arc::clone(&gate)), 0)?;
+        let readers = Readers::start(readers, Some(gate))?;
+        Ok(Self { location: settings.location.clone(), writer, readers, hub, notice: None })
     }
 
     /// What this store has done in this process so far.
@@ -99,7 +105,7 @@ impl SqliteStore {
     /// Makes every commit that waits, then closes the files; blocks until that is done. Later requests are refused with
     /// [`StoreError::Closed`].
     ///
-    /// Dropping the store does the same without waiting for the commits.
+    /// Dropping the store makes the commits that wait, too, without waiting for them.
     pub fn close(&self) {
         self.writer.stop();
         self.readers.stop();

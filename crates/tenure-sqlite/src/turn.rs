@@ -2,7 +2,7 @@
 //!
 //! # What it promises
 //! Between processes that keep asking, each gets a turn before any other gets its second. A process that dies gives up its turn at
-//! once; one that stops (a signal, a debugger) holds the others up for [`PATIENCE`], once.
+//! once; one that stops (a signal, a debugger) holds each of the others up for a few times [`PATIENCE`] at most, once.
 //!
 //! It is about fairness only. SQLite's own lock decides who may write, and everything stays correct if turns are not kept.
 //!
@@ -149,10 +149,11 @@ impl Turn {
     }
 
     /// Takes the turn if nobody has it and nobody waits for it.
-    fn go_straight(&self) -> io::Result<bool> {
+    fn go_straight(&mut self) -> io::Result<bool> {
         if !self.try_lock(HOLD, HOLD + 1)? {
             return Ok(false);
         }
+        self.hold_given_up = false;
         if self.is_locked(HOLD + self.floor + 1, i64::MAX)? {
             self.unlock(HOLD, HOLD + 1)?;
             return Ok(false);
@@ -188,7 +189,7 @@ impl Turn {
             } else if self.env.now() - since > PATIENCE || first && self.hold_given_up {
                 tracing::debug!(file = %self.path.display(), ticket, served, "somebody ahead has stopped: not waiting for it any more");
                 self.floor = ticket - 1;
-                self.hold_given_up = first;
+                self.hold_given_up |= first;
                 return Ok(());
             }
             let ahead = u32::try_from(ticket - served - 2).unwrap_or(0);

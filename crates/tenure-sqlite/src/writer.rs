@@ -7,9 +7,10 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
     thread::{self, JoinHandle},
+    time::Duration,
 };
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use rusqlite::{Connection, ErrorCode, params};
 use tenure_store::{
     Commit, CommitError, Conflict, Range, Reason, Receipt, StoreError, Version, WatchHub, Write,
@@ -26,6 +27,12 @@ const CHANGES_KEPT: u64 = 4096;
 
 /// The log of changes is shortened each time the version passes a multiple of this.
 const CHANGES_SWEEP: u64 = 1024;
+
+/// The length of the log is looked at each time so many transactions were made: when it can have grown by some pages for each.
+const LOG_LOOKS: u32 = 256;
+
+/// How long to wait for readers when the log is to be started anew. Others wait for their turn meanwhile.
+const LOG_WAIT: Duration = Duration::from_millis(50);
 
 /// The commits that wait, and the thread that makes them.
 #[derive(Debug)]
@@ -55,10 +62,20 @@ struct Worker {
     counts: Arc<Counts>,
     /// `None` after a failure that leaves doubts about it; then a new one is made.
     connection: Option<Connection>,
-    /// `None` in memory, where there are no other processes.
-    turn: Option<Turn>,
+    access: Access,
+    /// How many transactions were made since the length of the log was looked at.
+    unlooked: u32,
     /// Marks our rows in the log of changes.
     writer: i64,
+}
+
+/// Who else is at the database.
+#[derive(Debug)]
+pub(crate) enum Access {
+    /// Other processes, with which turns are taken.
+    Shared(Turn),
+    /// In memory: only our own readers. SQLite would have them and us wait for each other by trying again; a lock does it better.
+    Gated(Arc<RwLock<()>>),
 }
 
 /// What came of a transaction.
@@ -83,7 +100,7 @@ impl Writer {
         settings: &Settings,
         hub: WatchHub,
         connection: Connection,
-        turn: Option<Turn>,
+        access: Access,
         writer: i64,
     ) -> Result<Self, StoreError> {
         let queue = Queue::new();
@@ -94,7 +111,8 @@ impl Writer {
             hub,
             counts: Arc::clone(&counts),
             connection: Some(connection),
-            turn,
+            access,
+            unlooked: 0,
             writer,
         };
         let thread = thread::Builder::new().name("tenure-write".into()).spawn(move || worker.run());
@@ -138,16 +156,29 @@ impl Worker {
     fn run(mut self) {
         let _served = self.queue.served();
         while self.queue.wait() {
-            let ticket = self.turn.as_mut().map(Turn::take);
-            let changed = self.serve();
-            if let (Some(turn), Some(ticket)) = (&mut self.turn, ticket) {
-                turn.finish(ticket);
-                if !changed.is_empty() {
-                    turn.tell();
-                }
-            }
+            let changed = self.serve_in_turn();
             self.hub.wake(changed);
         }
+    }
+
+    fn serve_in_turn(&mut self) -> BTreeSet<Range> {
+        let ticket = match &mut self.access {
+            Access::Shared(turn) => turn.take(),
+            Access::Gated(gate) => {
+                let gate = Arc::clone(gate);
+                let _passed = gate.write();
+                return self.serve();
+            }
+        };
+        let changed = self.serve();
+        self.keep_the_log_short();
+        if let Access::Shared(turn) = &mut self.access {
+            turn.finish(ticket);
+            if !changed.is_empty() {
+                turn.tell();
+            }
+        }
+        changed
     }
 
     /// Makes one group of commits and answers each. Returns what changed.
@@ -163,19 +194,26 @@ impl Worker {
         let requests = self.queue.take(GROUP_MAX);
         match self.make(connection, &requests) {
             // One that can't be made must not fail the others: each again, alone.
-            Group::Failed(_) if requests.len() > 1 => {
-                requests.into_iter().flat_map(|request| self.serve_alone(request)).collect()
-            }
+            Group::Failed(_) if requests.len() > 1 => self.serve_one_by_one(requests),
             group => answer(requests, group),
         }
     }
 
-    fn serve_alone(&mut self, request: Request) -> BTreeSet<Range> {
-        let group = match self.begin() {
-            Ok(connection) => self.make(connection, std::slice::from_ref(&request)),
-            Err(error) => Group::Failed(error),
-        };
-        answer(vec![request], group)
+    fn serve_one_by_one(&mut self, requests: Vec<Request>) -> BTreeSet<Range> {
+        let mut changed = BTreeSet::new();
+        let mut requests = requests.into_iter();
+        while let Some(request) = requests.next() {
+            match self.begin() {
+                Ok(connection) => {
+                    let group = self.make(connection, std::slice::from_ref(&request));
+                    changed.extend(answer(vec![request], group));
+                }
+                Err(error) => {
+                    refuse(std::iter::once(request).chain(requests.by_ref()), &CommitError::Failed(error))
+                }
+            }
+        }
+        changed
     }
 
     /// Starts a transaction that may write, when SQLite lets us.
@@ -227,8 +265,13 @@ impl Worker {
                 self.counts.commits.fetch_add(made as u64, Ordering::Relaxed);
                 Group::Done(applied)
             }
-            // No room for the log: its last frame, which makes it a commit, was never written.
-            Err(error) if error.sqlite_error_code() == Some(ErrorCode::DiskFull) => {
+            // No room for the log, so its last frame, which makes it a commit, was never written; or, in memory, somebody in the way.
+            Err(error)
+                if matches!(
+                    error.sqlite_error_code(),
+                    Some(ErrorCode::DiskFull | ErrorCode::DatabaseBusy)
+                ) =>
+            {
                 self.roll_back(connection);
                 Group::Failed(store_error("commit", error))
             }
@@ -267,6 +310,27 @@ impl Worker {
         Ok(Applied { answers, changed })
     }
 
+    /// Starts the log anew when it has grown too long. SQLite does that by itself, but never while reads overlap without a gap: this waits
+    /// for a gap, a little. Called with the turn, so that nobody makes it longer meanwhile.
+    fn keep_the_log_short(&mut self) {
+        self.unlooked += 1;
+        let (Location::File(path), Some(connection)) = (&self.settings.location, &self.connection) else {
+            return;
+        };
+        if self.unlooked < LOG_LOOKS {
+            return;
+        }
+        self.unlooked = 0;
+        let mut log = path.as_os_str().to_owned();
+        log.push("-wal");
+        if std::fs::metadata(log).is_ok_and(|log| log.len() > schema::WAL_BYTES_MAX) {
+            // If a reader stays in the way, there will be another time.
+            let _ = connection.busy_timeout(LOG_WAIT);
+            let _ = connection.query_row("PRAGMA wal_checkpoint(RESTART)", [], |_| Ok(()));
+            let _ = connection.busy_timeout(self.settings.busy_wait);
+        }
+    }
+
     /// Ends a transaction without writing anything. A connection on which even that fails is not used again.
     fn roll_back(&mut self, connection: Connection) {
         // SQLite has rolled back by itself after some errors.
@@ -289,12 +353,16 @@ fn answer(requests: Vec<Request>, group: Group) -> BTreeSet<Range> {
             return changed;
         }
         Group::Failed(error) => refuse(requests, &CommitError::Failed(error)),
-        Group::Unknown(reason) => refuse(requests, &CommitError::OutcomeUnknown(reason)),
+        Group::Unknown(reason) => {
+            refuse(requests, &CommitError::OutcomeUnknown(reason));
+            // It may be there; then nobody must sleep through it.
+            return BTreeSet::from([Range::all()]);
+        }
     }
     BTreeSet::new()
 }
 
-fn refuse(requests: Vec<Request>, error: &CommitError) {
+fn refuse(requests: impl IntoIterator<Item = Request>, error: &CommitError) {
     for request in requests {
         let _ = request.answer.send(Err(error.clone()));
     }

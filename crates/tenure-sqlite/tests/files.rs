@@ -259,6 +259,87 @@ async fn reads_do_not_wait_for_a_writer_and_commits_wait_only_so_long() {
 }
 
 #[tokio::test]
+async fn a_file_that_lost_its_journal_mode_gets_it_back() {
+    let place = Place::new().with_a_key().await;
+    let other = place.connect();
+    other.pragma_update(None, "journal_mode", "DELETE").unwrap();
+    drop(other);
+    let store = place.open().await.unwrap();
+    let mode: String = place.connect().pragma_query_value(None, "journal_mode", |row| row.get(0)).unwrap();
+    assert_eq!(mode, "wal");
+    assert!(store.get(&key("k")).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn whoever_comes_by_a_link_meets_the_others() {
+    let place = Place::new();
+    let settings = Settings { reread: Duration::from_secs(3600), ..place.settings() };
+    let watcher = SqliteStore::open_with(settings).await.unwrap();
+    let link = place.dir.path().join("link.db");
+    std::os::unix::fs::symlink(place.path(), &link).unwrap();
+    let store = SqliteStore::open(&format!("sqlite:{}", link.display())).await.unwrap();
+    let mut watch = watcher.watch(Range::Key(key("k")));
+    store.commit(set("k")).await.unwrap();
+    Env::system().timeout(Duration::from_secs(20), watch.changed()).await.expect("it is woken by a message");
+    assert!(!place.dir.path().join("link.db-turn").exists());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reads_and_commits_in_memory_wait_for_each_other_and_never_fail() {
+    let settings = Settings { busy_wait: Duration::ZERO, ..Settings::new(Location::Memory) };
+    let store = Arc::new(SqliteStore::open_with(settings).await.unwrap());
+    let fill = (0..500).fold(Commit::new(), |commit, n| commit.set(key(&format!("k{n}")), vec![1; 10_000]));
+    store.commit(fill).await.unwrap();
+    let readers: Vec<_> = (0..4)
+        .map(|_| {
+            let store = Arc::clone(&store);
+            tokio::spawn(async move {
+                for _ in 0..50 {
+                    assert!(store.scan(&Range::Prefix(key("k")), 1000).await.unwrap().items.len() >= 500);
+                }
+            })
+        })
+        .collect();
+    for n in 0..300 {
+        store.commit(set(&format!("k{n}"))).await.unwrap();
+    }
+    for reader in readers {
+        reader.await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_log_stays_short_though_reads_overlap() {
+    let place = Place::new();
+    let store = Arc::new(SqliteStore::open_with(Settings { readers: 4, ..place.settings() }).await.unwrap());
+    let wide =
+        (0..400).fold(Commit::new(), |commit, n| commit.set(key(&format!("k{n:03}")), vec![1; 10_000]));
+    store.commit(wide.clone()).await.unwrap();
+    let readers: Vec<_> = (0..8)
+        .map(|_| {
+            let store = Arc::clone(&store);
+            tokio::spawn(async move {
+                loop {
+                    store.scan(&Range::Prefix(key("k")), 1000).await.unwrap();
+                }
+            })
+        })
+        .collect();
+    // Each writes some 5 MB to the log: 150 MB in all, if it is never started anew.
+    for n in 0..30 {
+        store.commit(wide.clone()).await.unwrap();
+        for _ in 0..10 {
+            store.commit(set(&format!("other {n}"))).await.unwrap();
+        }
+    }
+    for reader in readers {
+        reader.abort();
+    }
+    let log = fs::metadata(place.dir.path().join("store.db-wal")).unwrap().len();
+    assert!(log < 100_000_000, "the log has {log} bytes");
+}
+
+#[tokio::test]
 async fn a_closed_store_says_so() {
     let place = Place::new();
     let store = place.open().await.unwrap();

@@ -6,8 +6,8 @@
 //! in the order in which they were made.
 //!
 //! # What is durable and what is local
-//! Durable: one small key, holding who owns the lane and the number of the last commit made through it. Local: that number, and the
-//! version in which the key was written last.
+//! Durable: one small key, holding who owns the lane, the number of the last commit made through it, and the same of the owner before, as
+//! it was when the lane passed on. Local: that number, and the version in which the key was written last.
 //!
 //! # How
 //! 1. Each commit also checks that the lane's key is still in the version that the lane knows, and writes the next number to it.
@@ -16,6 +16,8 @@
 //! 3. Not there: the same commit is sent again, with the same check. However many copies are under way, at most one can land.
 //! 4. A copy that is refused while another may be under way proves nothing about the other. The lane then writes the
 //!    number as *void*, again with the same check: once that has landed, no copy can any more, and the refusal is the answer.
+//! 5. If the lane was taken over meanwhile, the new owner's mark tells what it found: the commit, which then happened, or the one before,
+//!    and then it never will. Only if it has passed on twice, or its key was deleted, does the outcome stay unknown.
 //!
 //! # Life cycle
 //! A lane is opened on a key that belongs to one session. Opening takes it over: once [`Lane::open`] has returned, no commit of an
@@ -34,7 +36,7 @@ use bytes::Bytes;
 
 use crate::{
     Check, Commit, CommitError, Conflict, Env, Key, Reason, Receipt, Retry, Store, StoreError, StoreExt,
-    Version, retry::Pauses,
+    Version, Versioned, retry::Pauses,
 };
 
 /// A sequence of commits, each of which happens exactly once. The module says how.
@@ -52,6 +54,8 @@ pub struct Lane {
     version: Option<Version>,
     /// Whether the commit after `number` was sent and its outcome is not known.
     open: bool,
+    /// What the owner before us had written last.
+    before: Option<(Mark, Version)>,
 }
 
 /// How a commit ended whose outcome had been open.
@@ -72,8 +76,8 @@ pub enum LaneError {
     /// A check did not hold. The commit never happened and never will. Read again, decide again.
     #[error(transparent)]
     Conflict(Conflict),
-    /// The store gave no answer for as long as was to be tried. The commit may have happened or may happen yet;
-    /// [`Lane::settle`], or the next commit, finds out.
+    /// The store gave no answer for as long as was to be tried: the commit may have happened or may happen yet, and
+    /// [`Lane::settle`], or the next commit, finds out. Or the lane has passed on twice since, and nobody can tell any more.
     #[error("the outcome of a commit is unknown: {0}")]
     OutcomeUnknown(Reason),
     /// Somebody else has opened this lane. The commit never happened; nothing can be done through this lane any more.
@@ -87,39 +91,60 @@ pub enum LaneError {
     Failed(#[from] StoreError),
 }
 
-/// What the lane's key says.
+/// What became of the open commit, as far as the lane's key tells.
 #[derive(Debug, PartialEq, Eq)]
-enum Mark {
-    /// Still what it was before the open commit.
-    Before,
-    /// The open commit happened, in this version.
+enum Fate {
+    /// It is not there. A copy may still land.
+    Open,
+    /// It happened, in this version.
     Landed(Version),
-    /// The open commit was declared void, in this version.
+    /// It was declared void, in this version.
     Void(Version),
-    /// Written by somebody else.
-    Foreign,
+    /// The lane has passed on, and it never happened.
+    Never,
+    /// The lane has passed on too often to tell.
+    Forgotten,
 }
-
-const FORMAT: u8 = 1;
-const VOID: u8 = 0;
-const LANDED: u8 = 1;
 
 impl Lane {
     /// Opens the lane at `key`, taking it over from whoever had it.
     ///
     /// # Errors
     /// See [`LaneError`]. Opening is itself a commit through the lane; after [`LaneError::OutcomeUnknown`], open again.
+    /// [`StoreError::Corrupt`] if the key holds something else than a lane.
     pub async fn open(store: Arc<dyn Store>, env: Env, key: Key, retry: Retry) -> Result<Self, LaneError> {
         let mut pauses = retry.start(&env);
-        let version = loop {
-            match store.get(&key).await {
-                Ok(found) => break found.map(|found| found.version),
-                Err(error) if error.is_transient() && pauses.pause().await => {}
-                Err(error) => return Err(error.into()),
+        loop {
+            let failure = match Self::try_open(&store, &env, &key, retry).await {
+                // Somebody else has opened it at the same time, or an earlier try of ours came late. Opening does nothing else, so
+                // that trying again is safe even if its outcome is unknown.
+                Err(error @ (LaneError::Lost { .. } | LaneError::OutcomeUnknown(_))) => error,
+                Err(LaneError::Failed(error)) if error.is_transient() => LaneError::Failed(error),
+                done => return done,
+            };
+            if !pauses.pause().await {
+                return Err(failure);
             }
+        }
+    }
+
+    async fn try_open(store: &Arc<dyn Store>, env: &Env, key: &Key, retry: Retry) -> Result<Self, LaneError> {
+        let found = store.get(key).await?;
+        let before = match &found {
+            Some(found) => Some((Record::decode(key, &found.value)?.mark, found.version)),
+            None => None,
         };
-        let owner = env.random_u64();
-        let mut lane = Self { store, env, retry, key, owner, number: 0, version, open: false };
+        let mut lane = Self {
+            store: Arc::clone(store),
+            env: env.clone(),
+            retry,
+            key: key.clone(),
+            owner: env.random_u64(),
+            number: 0,
+            version: found.map(|found| found.version),
+            open: false,
+            before,
+        };
         lane.commit(Commit::new()).await?;
         Ok(lane)
     }
@@ -139,8 +164,16 @@ impl Lane {
     /// Dropping the future leaves the outcome open: [`Lane::settle`] tells it, the next commit settles it. The commit happens once
     /// or not at all.
     pub async fn commit(&mut self, commit: Commit) -> Result<Receipt, LaneError> {
-        self.settle().await?;
-        let marked = self.marked(commit, LANDED);
+        match self.settle().await {
+            Ok(_) => {}
+            // Not this commit's outcome is unknown but the one's before: this one was never sent.
+            Err(LaneError::OutcomeUnknown(reason)) if self.open => {
+                return Err(StoreError::Unavailable(reason).into());
+            }
+            Err(LaneError::OutcomeUnknown(_)) => return Err(self.lost()),
+            Err(error) => return Err(error),
+        }
+        let marked = self.marked(commit, false);
         let mut pauses = self.retry.start(&self.env);
         // Whether a copy may still be under way whose outcome is not known.
         let mut doubt = false;
@@ -151,10 +184,11 @@ impl Lane {
                 Err(CommitError::OutcomeUnknown(reason)) => {
                     doubt = true;
                     match self.look(&mut pauses).await? {
-                        Mark::Landed(version) => return Ok(self.advance(version)),
-                        Mark::Before if pauses.pause().await => {}
-                        Mark::Before => return Err(LaneError::OutcomeUnknown(reason)),
-                        Mark::Void(_) | Mark::Foreign => return Err(self.lost()),
+                        Fate::Landed(version) => return Ok(self.advance(version)),
+                        Fate::Open if pauses.pause().await => {}
+                        Fate::Open => return Err(LaneError::OutcomeUnknown(reason)),
+                        Fate::Void(_) | Fate::Never => return Err(self.lost()),
+                        Fate::Forgotten => return Err(self.forgotten()),
                     }
                 }
                 Err(CommitError::Failed(error)) if error.is_transient() => {
@@ -212,17 +246,18 @@ impl Lane {
         if !self.open {
             return Ok(Settled::Clear);
         }
-        let void = self.marked(Commit::new(), VOID);
+        let void = self.marked(Commit::new(), true);
         let mut pauses = self.retry.start(&self.env);
         loop {
             match self.look(&mut pauses).await? {
-                Mark::Landed(version) => return Ok(Settled::Landed(self.advance(version))),
-                Mark::Void(version) => {
+                Fate::Landed(version) => return Ok(Settled::Landed(self.advance(version))),
+                Fate::Void(version) => {
                     self.advance(version);
                     return Ok(Settled::Void);
                 }
-                Mark::Foreign => return Err(self.lost()),
-                Mark::Before => {}
+                Fate::Never => return Err(self.lost()),
+                Fate::Forgotten => return Err(self.forgotten()),
+                Fate::Open => {}
             }
             let unsettled = match self.store.commit(void.clone()).await {
                 Ok(receipt) => {
@@ -263,43 +298,49 @@ impl Lane {
     }
 
     /// `commit` with the lane's check before its own, and the lane's next mark behind its writes.
-    fn marked(&self, commit: Commit, kind: u8) -> Commit {
+    fn marked(&self, commit: Commit, void: bool) -> Commit {
         let check = match self.version {
             Some(version) => Check::Version(self.key.clone(), version),
             None => Check::Absent(self.key.clone()),
         };
-        Commit::new().check(check).and(commit).set(self.key.clone(), self.mark(self.number + 1, kind))
-    }
-
-    /// The value of the lane's key: format, kind, owner, number.
-    fn mark(&self, number: u64, kind: u8) -> Bytes {
-        let mut mark = vec![FORMAT, kind];
-        mark.extend_from_slice(&self.owner.to_be_bytes());
-        mark.extend_from_slice(&number.to_be_bytes());
-        mark.into()
+        let mark = Mark { owner: self.owner, number: self.number + 1, void };
+        let record = Record { mark, before: self.before };
+        Commit::new().check(check).and(commit).set(self.key.clone(), record.encode())
     }
 
     /// Reads what became of the commit after `number`.
-    async fn look(&self, pauses: &mut Pauses) -> Result<Mark, LaneError> {
-        let next = self.number + 1;
+    async fn look(&self, pauses: &mut Pauses) -> Result<Fate, LaneError> {
         loop {
             match self.store.get(&self.key).await {
-                Ok(Some(found)) if found.value == self.mark(next, LANDED) => {
-                    return Ok(Mark::Landed(found.version));
-                }
-                Ok(Some(found)) if found.value == self.mark(next, VOID) => {
-                    return Ok(Mark::Void(found.version));
-                }
-                Ok(found) if found.as_ref().map(|found| found.version) == self.version => {
-                    return Ok(Mark::Before);
-                }
-                Ok(_) => return Ok(Mark::Foreign),
+                Ok(found) => return self.fate(found),
                 Err(error) if error.is_transient() && pauses.pause().await => {}
                 Err(error) => {
                     return Err(LaneError::OutcomeUnknown(Reason::caused(error.to_string(), error)));
                 }
             }
         }
+    }
+
+    fn fate(&self, found: Option<Versioned>) -> Result<Fate, LaneError> {
+        let version = found.as_ref().map(|found| found.version);
+        if version == self.version {
+            return Ok(Fate::Open);
+        }
+        let Some(Versioned { value, version }) = found else { return Ok(Fate::Forgotten) };
+        let record = Record::decode(&self.key, &value)?;
+        let ours = |mark: &Mark| mark.owner == self.owner;
+        let next = self.number + 1;
+        Ok(match (record.mark, record.before) {
+            (mark, _) if ours(&mark) && mark.void => Fate::Void(version),
+            (mark, _) if ours(&mark) => Fate::Landed(version),
+            (_, Some((mark, version))) if ours(&mark) && mark.number == next && !mark.void => {
+                Fate::Landed(version)
+            }
+            (_, Some((mark, _))) if ours(&mark) => Fate::Never,
+            // It was taken over from where we had taken it over ourselves: our opening never landed.
+            (_, before) if self.number == 0 && before == self.before => Fate::Never,
+            _ => Fate::Forgotten,
+        })
     }
 
     /// The commit after `number` is settled, in this version.
@@ -313,13 +354,95 @@ impl Lane {
 
     fn give_up(&mut self, doubt: bool, error: StoreError) -> LaneError {
         if doubt {
-            return LaneError::OutcomeUnknown(Reason::caused(error.to_string(), error));
+            return unknown(error);
         }
         self.open = false;
         LaneError::Failed(error)
     }
 
+    /// Nobody can tell any more. What comes after is refused as lost.
+    fn forgotten(&mut self) -> LaneError {
+        self.open = false;
+        LaneError::OutcomeUnknown(Reason::new(format!(
+            "lane {} has passed on to others, who left no trace of it",
+            self.key
+        )))
+    }
+
     fn lost(&self) -> LaneError {
         LaneError::Lost { key: self.key.clone() }
+    }
+}
+
+fn unknown(error: StoreError) -> LaneError {
+    LaneError::OutcomeUnknown(Reason::caused(error.to_string(), error))
+}
+
+/// What an owner writes with each commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Mark {
+    owner: u64,
+    number: u64,
+    /// Whether the commit of this number was declared void.
+    void: bool,
+}
+
+/// The value of a lane's key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Record {
+    mark: Mark,
+    /// The last mark of the owner before, and its version.
+    before: Option<(Mark, Version)>,
+}
+
+impl Record {
+    const FORMAT: u8 = 1;
+
+    /// The format, the mark, and if there was an owner before, its mark and version.
+    fn encode(self) -> Bytes {
+        let mut out = vec![Self::FORMAT];
+        self.mark.encode(&mut out);
+        if let Some((mark, version)) = self.before {
+            mark.encode(&mut out);
+            out.extend_from_slice(&version.0.to_be_bytes());
+        }
+        out.into()
+    }
+
+    fn decode(key: &Key, value: &[u8]) -> Result<Self, StoreError> {
+        let decode = || {
+            let rest = value.strip_prefix(&[Self::FORMAT])?;
+            let (mark, rest) = Mark::decode(rest)?;
+            if rest.is_empty() {
+                return Some(Self { mark, before: None });
+            }
+            let (before, rest) = Mark::decode(rest)?;
+            let version = Version(u64::from_be_bytes(rest.try_into().ok()?));
+            Some(Self { mark, before: Some((before, version)) })
+        };
+        decode().ok_or_else(|| {
+            StoreError::corrupt(format!("key {key} does not hold a lane: {}", value.escape_ascii()))
+        })
+    }
+}
+
+impl Mark {
+    fn encode(self, out: &mut Vec<u8>) {
+        out.push(self.void.into());
+        out.extend_from_slice(&self.owner.to_be_bytes());
+        out.extend_from_slice(&self.number.to_be_bytes());
+    }
+
+    fn decode(value: &[u8]) -> Option<(Self, &[u8])> {
+        let (void, rest) = value.split_first()?;
+        let void = match void {
+            0 => false,
+            1 => true,
+            _ => return None,
+        };
+        let (owner, rest) = rest.split_first_chunk()?;
+        let (number, rest) = rest.split_first_chunk()?;
+        let mark = Self { owner: u64::from_be_bytes(*owner), number: u64::from_be_bytes(*number), void };
+        Some((mark, rest))
     }
 }

@@ -180,16 +180,60 @@ fn admit_overlaps(writes: &[Write]) -> Result<(), StoreError> {
             return Err(StoreError::invalid(format!("a commit writes {key} twice: write it once")));
         }
     }
-    for (index, write) in writes.iter().enumerate() {
-        let Write::DeleteRange(range) = write else { continue };
-        let clash =
-            writes.iter().enumerate().find(|(at, other)| *at != index && other.range().overlaps(range));
-        if let Some((_, other)) = clash {
-            let key = other.range().start().clone();
+    admit_deletions(writes)
+}
+
+/// Refuses a deleted range that meets any other write: in the order of their starts, each may only begin where all before it have ended,
+/// if it or one of them is a deletion.
+fn admit_deletions(writes: &[Write]) -> Result<(), StoreError> {
+    let is_deletion = |write: &&Write| matches!(write, Write::DeleteRange(_));
+    if !writes.iter().any(|write| is_deletion(&write)) {
+        return Ok(());
+    }
+    let mut spans: Vec<(Range, bool)> =
+        writes.iter().map(|write| (write.range(), is_deletion(&write))).collect();
+    spans.retain(|(range, _)| !range.is_empty());
+    spans.sort_by(|(left, _), (right, _)| left.start().cmp(right.start()));
+    // Where the writes so far end, and where the deletions among them do.
+    let (mut written, mut deleted) = (End::default(), End::default());
+    for (range, deletion) in spans {
+        if deleted.reaches(range.start()) || deletion && written.reaches(range.start()) {
+            let key = range.start();
             return Err(StoreError::invalid(format!(
                 "a commit deletes a range and writes {key} in it: make them two commits"
             )));
         }
+        written.extend(range.end());
+        if deletion {
+            deleted.extend(range.end());
+        }
     }
     Ok(())
+}
+
+/// The end of the ranges seen so far: nowhere yet, before a key, or nowhere at all.
+#[derive(Default)]
+enum End {
+    #[default]
+    None,
+    Before(Key),
+    Open,
+}
+
+impl End {
+    fn reaches(&self, start: &Key) -> bool {
+        match self {
+            Self::None => false,
+            Self::Before(end) => start < end,
+            Self::Open => true,
+        }
+    }
+
+    fn extend(&mut self, end: Option<Key>) {
+        *self = match (std::mem::take(self), end) {
+            (Self::Open, _) | (_, None) => Self::Open,
+            (Self::None, Some(end)) => Self::Before(end),
+            (Self::Before(before), Some(end)) => Self::Before(before.max(end)),
+        };
+    }
 }

@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 
 use tenure_store::{
     Check, Commit, Conflict, Env, Faults, Faulty, Key, Lane, LaneError, MemoryStore, Read, Retry, Settled,
-    Store, StoreError, StoreExt as _,
+    Store, StoreError, StoreExt as _, Tally,
 };
 
 /// A store without faults, the faulty way to it, and an environment.
@@ -18,7 +18,11 @@ struct Fixture {
 
 impl Fixture {
     fn new(faults: Faults) -> Self {
-        let (memory, env) = (Arc::new(MemoryStore::new()), Env::simulated(7));
+        Self::seeded(7, faults)
+    }
+
+    fn seeded(seed: u64, faults: Faults) -> Self {
+        let (memory, env) = (Arc::new(MemoryStore::new()), Env::simulated(seed));
         let store = Arc::clone(&memory) as Arc<dyn Store>;
         Self { memory, faulty: Arc::new(Faulty::new(store, env.fork(), faults)), env }
     }
@@ -208,6 +212,95 @@ async fn taking_over_ends_what_the_old_owner_had_under_way() {
     fixture.lane().await;
     fixture.env.sleep(Duration::from_secs(120)).await;
     assert!(!fixture.is_there("k").await, "it landed after the lane had passed on");
+}
+
+/// The old owner's commit reaches the store, or does not, and others take the lane over before the old owner can look.
+async fn told_after_takeovers(fate: Faults, takeovers: usize) -> (Fixture, Lane, Result<(), LaneError>) {
+    let fixture = Fixture::new(Faults::NONE);
+    let store = Arc::clone(&fixture.memory) as Arc<dyn Store>;
+    let mut old = fixture.lane().await;
+    // The owner's look takes a while, as does everything on the way to the store.
+    fixture.set_faults(Faults { delay: Duration::from_millis(20), ..fate });
+    let taking_over = tokio::spawn({
+        let (faulty, env) = (Arc::clone(&fixture.faulty), fixture.env.clone());
+        async move {
+            // The commit is sent; its owner can't look until the lane has passed on.
+            while faulty.tally() == Tally::default() {
+                env.sleep(Duration::from_micros(10)).await;
+            }
+            faulty.set_faults(Faults { unavailable: 1.0, ..Faults::NONE });
+            for _ in 0..takeovers {
+                let mut lane =
+                    Lane::open(Arc::clone(&store), env.clone(), key("lane"), Retry::default()).await.unwrap();
+                lane.commit(set("theirs")).await.unwrap();
+            }
+            faulty.set_faults(Faults::NONE);
+        }
+    });
+    let told = old.commit(set("k")).await.map(|_| ());
+    taking_over.await.unwrap();
+    (fixture, old, told)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_commit_that_landed_before_a_takeover_is_acknowledged() {
+    let (fixture, mut old, told) = told_after_takeovers(LANDED, 1).await;
+    told.unwrap();
+    assert!(fixture.is_there("k").await);
+    assert!(matches!(old.commit(set("l")).await, Err(LaneError::Lost { .. })));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_commit_that_a_takeover_forestalled_is_refused() {
+    let (fixture, mut old, told) = told_after_takeovers(LATE, 1).await;
+    assert!(matches!(told, Err(LaneError::Lost { .. })), "{told:?}");
+    fixture.env.sleep(Duration::from_secs(120)).await;
+    assert!(!fixture.is_there("k").await);
+    assert!(matches!(old.commit(set("l")).await, Err(LaneError::Lost { .. })));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_commit_that_two_takeovers_buried_is_unknown() {
+    for fate in [LANDED, LATE] {
+        let (_, mut old, told) = told_after_takeovers(fate, 2).await;
+        assert!(matches!(told, Err(LaneError::OutcomeUnknown(_))), "{told:?}");
+        assert!(
+            matches!(old.commit(set("l")).await, Err(LaneError::Lost { .. })),
+            "what comes after is not in doubt"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_commit_behind_one_that_stays_open_was_never_sent() {
+    let fixture = Fixture::new(Faults::NONE);
+    let mut lane = fixture.lane().await;
+    fixture.set_faults(LOST);
+    lane.commit(set("k")).await.unwrap_err();
+    let refused = lane.commit(set("l")).await.unwrap_err();
+    assert!(matches!(refused, LaneError::Failed(StoreError::Unavailable(_))), "{refused}");
+    fixture.set_faults(Faults::NONE);
+    assert_eq!(lane.settle().await.unwrap(), Settled::Void);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_copy_of_an_opening_is_no_stranger() {
+    for seed in 0..40 {
+        let fixture = Fixture::seeded(seed, Faults { late: Duration::from_secs(4), ..LATE });
+        // Given up on while copies of it are under way; some of them arrive while the lane is opened again.
+        let _ = fixture.env.timeout(Duration::from_millis(20), fixture.try_lane()).await;
+        fixture.set_faults(Faults { delay: Duration::from_secs(2), ..Faults::NONE });
+        fixture.lane().await.commit(set("k")).await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_holds_no_lane_is_corrupt_and_left_alone() {
+    let fixture = Fixture::new(Faults::NONE);
+    fixture.memory.commit(set("lane")).await.unwrap();
+    let refused = fixture.try_lane().await.unwrap_err();
+    assert!(matches!(&refused, LaneError::Failed(StoreError::Corrupt(_))), "{refused}");
+    assert_eq!(fixture.memory.get(&key("lane")).await.unwrap().unwrap().value, "v");
 }
 
 #[tokio::test(start_paused = true)]

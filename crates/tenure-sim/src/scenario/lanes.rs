@@ -1,6 +1,6 @@
 //! Lanes: makers of commits that lose their answers, meet conflicts, are cut off and have their lanes taken over.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use tenure_store::{Check, Commit, Env, Faults, Key, Lane, LaneError, Store, StoreExt as _};
@@ -55,6 +55,7 @@ pub async fn lanes<R: Runner>(world: World) -> Result<Told, String> {
     let told = Arc::new(Mutex::new(ExactlyOnce::default()));
     let cutting = tokio::spawn(cut_and_heal(world.clone(), nodes.clone()));
     let flagging = tokio::spawn(raise_and_lower(world.clone()));
+    let taking_over = tokio::spawn(take_over(world.clone()));
 
     let local = tokio::task::LocalSet::new();
     let makers: Vec<_> =
@@ -69,6 +70,7 @@ pub async fn lanes<R: Runner>(world: World) -> Result<Told, String> {
 
     cutting.abort();
     flagging.abort();
+    taking_over.abort();
     calm(&nodes);
     world.env.sleep(CALM).await;
 
@@ -87,7 +89,7 @@ pub async fn lanes<R: Runner>(world: World) -> Result<Told, String> {
 }
 
 async fn make<R: Runner>(node: Node, told: Arc<Mutex<ExactlyOnce>>) {
-    let key = Key::from(format!("lane/{}", node.name).as_str());
+    let key = lane_of(&node.name);
     let mut runner = open::<R>(&node, &key).await;
     for number in 0..COMMITS {
         let name = format!("{} {number:03}", node.name);
@@ -118,10 +120,28 @@ async fn open<R: Runner>(node: &Node, key: &Key) -> R {
 async fn raise_and_lower(world: World) {
     let env: Env = world.env.fork();
     loop {
-        env.sleep(env.random_time(std::time::Duration::from_millis(40))).await;
+        env.sleep(env.random_time(Duration::from_millis(40))).await;
         let raised = world.store.get(&flag()).await.expect("the bare store has no faults").is_some();
         let commit = if raised { Commit::new().delete(flag()) } else { Commit::new().set(flag(), "raised") };
         world.store.commit(commit).await.expect("the bare store has no faults");
+    }
+}
+
+/// Takes lanes over at any moment, as a second process of the same name would, and uses them once or not at all.
+async fn take_over(world: World) {
+    let env = world.env.fork();
+    loop {
+        env.sleep(env.random_time(Duration::from_millis(300))).await;
+        let victim = lane_of(&format!("maker{}", env.random_in(0..MAKERS as u64)));
+        let store = Arc::clone(&world.store) as Arc<dyn Store>;
+        // What is no lane can't be taken over: some runners that a test wants to see fail have none.
+        if let Ok(mut lane) = Lane::open(store, env.clone(), victim, RETRY).await
+            && env.chance(0.5)
+        {
+            Runner::commit(&mut lane, Commit::new().set(Key::from("taken"), "over"))
+                .await
+                .expect("the bare store has no faults");
+        }
     }
 }
 
@@ -140,6 +160,10 @@ fn in_order(there: &[String]) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+fn lane_of(maker: &str) -> Key {
+    Key::from(format!("lane/{maker}").as_str())
 }
 
 fn list() -> Key {
