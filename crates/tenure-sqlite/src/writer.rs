@@ -28,8 +28,8 @@ const CHANGES_KEPT: u64 = 4096;
 /// The log of changes is shortened each time the version passes a multiple of this.
 const CHANGES_SWEEP: u64 = 1024;
 
-/// The length of the log is looked at each time so many transactions were made: when it can have grown by some pages for each.
-const LOG_LOOKS: u32 = 256;
+/// The length of the log is looked at each time so many transactions were made.
+const LOG_LOOKS: u32 = 16;
 
 /// How long to wait for readers when the log is to be started anew. Others wait for their turn meanwhile.
 const LOG_WAIT: Duration = Duration::from_millis(50);
