@@ -8,7 +8,8 @@
 //!   checks and its own answer; a conflict of one is not a conflict of another.
 //! - **Fair turns.** Processes take turns in the order in which they came. SQLite's own lock, which knows no order, still decides who may
 //!   write; the turn only decides who asks for it next. A process that dies or stops loses its turn.
-//! - **Reads never wait for writes.** They run on connections and threads of their own, each on a snapshot.
+//! - **Reads never wait for writes.** They run on connections and threads of their own, each on a snapshot. (In memory, where SQLite has
+//!   no such log, they wait for the transaction that is being made.)
 //! - **Watches see other processes** within milliseconds, through a message of the kernel about a file, not by polling.
 //!
 //! # What is where
@@ -16,7 +17,7 @@
 //! | --- | --- |
 //! | `path` | the database |
 //! | `path-wal`, `path-shm` | SQLite's log and its index |
-//! | `path-turn` | tickets for turns, and what tells other processes of a change; holds nothing that could be lost |
+//! | `path-turn` | tickets for turns, and the bell that tells other processes of a change; holds nothing that could be lost |
 //!
 //! All are created readable and writable by their owner only.
 //!

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use tenure_store::{
-    Answer, Check, Commit, Conflict, Entry, EntryId, Item, Key, Page, Range, Read, StoreError, Version,
-    Versioned, Write,
+    Answer, Check, Commit, Conflict, Entry, EntryId, Item, Key, Limits, Page, Range, Read, StoreError,
+    Version, Versioned, Write,
 };
 
 use crate::error::store_error;
@@ -59,7 +59,7 @@ fn answer_one(connection: &Connection, read: &Read) -> rusqlite::Result<Answer> 
             let rows = query.query_map(params![list.as_bytes(), after, one_more(*limit)], |row| {
                 Ok(Entry { id: entry_id(row.get(0)?), value: bytes(row, 1)? })
             })?;
-            Ok(Answer::List(Page::cut(rows.collect::<Result<_, _>>()?, *limit)))
+            Page::gather(rows, *limit, Limits::EMBEDDED.page_bytes).map(Answer::List)
         }
     }
 }
@@ -68,20 +68,24 @@ fn items(connection: &Connection, range: &Range, limit: usize) -> rusqlite::Resu
     let item = |row: &Row<'_>| {
         Ok(Item { key: Key::new(bytes(row, 0)?), value: bytes(row, 1)?, version: version(row, 2)? })
     };
-    let start = range.start().as_bytes();
-    let found = match range.end() {
-        Some(end) => connection
-            .prepare_cached(
-                "SELECT key, value, version FROM kv WHERE key >= ?1 AND key < ?2 ORDER BY key LIMIT ?3",
-            )?
-            .query_map(params![start, end.as_bytes(), one_more(limit)], item)?
-            .collect::<Result<_, _>>()?,
-        None => connection
-            .prepare_cached("SELECT key, value, version FROM kv WHERE key >= ?1 ORDER BY key LIMIT ?2")?
-            .query_map(params![start, one_more(limit)], item)?
-            .collect::<Result<_, _>>()?,
-    };
-    Ok(Page::cut(found, limit))
+    let (start, bytes) = (range.start().as_bytes(), Limits::EMBEDDED.page_bytes);
+    match range.end() {
+        Some(end) => {
+            let query =
+                "SELECT key, value, version FROM kv WHERE key >= ?1 AND key < ?2 ORDER BY key LIMIT ?3";
+            let mut query = connection.prepare_cached(query)?;
+            Page::gather(
+                query.query_map(params![start, end.as_bytes(), one_more(limit)], item)?,
+                limit,
+                bytes,
+            )
+        }
+        None => {
+            let query = "SELECT key, value, version FROM kv WHERE key >= ?1 ORDER BY key LIMIT ?2";
+            let mut query = connection.prepare_cached(query)?;
+            Page::gather(query.query_map(params![start, one_more(limit)], item)?, limit, bytes)
+        }
+    }
 }
 
 /// The version of the last commit.

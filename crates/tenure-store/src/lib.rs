@@ -82,7 +82,7 @@ pub use measured::Measured;
 pub use memory::MemoryStore;
 pub use name::Name;
 pub use prefixed::Prefixed;
-pub use read::{Answer, Entry, EntryId, Item, Page, Read, Snapshot, Versioned};
+pub use read::{Answer, Entry, EntryId, Item, Page, Read, Snapshot, Versioned, Weigh};
 pub use retry::Retry;
 pub use store::Store;
 pub use tuple::{Int, Part, Tuple};

@@ -19,6 +19,9 @@ pub struct Limits {
     pub read_questions: usize,
     /// The most items or entries in one answer.
     pub page_items: usize,
+    /// The most bytes of keys and values in one answer. An answer that would have more ends before, with `more` set; it has at least one
+    /// item all the same, if there is any.
+    pub page_bytes: usize,
 }
 
 impl Limits {
@@ -35,6 +38,7 @@ impl Limits {
         commit_bytes: 1024 * 1024,
         read_questions: 120,
         page_items: 1000,
+        page_bytes: 1024 * 1024,
     };
 
     /// What a store offers that lives in our own process and has no protocol in between.
@@ -45,6 +49,7 @@ impl Limits {
         commit_bytes: 16 * 1024 * 1024,
         read_questions: 1000,
         page_items: 10_000,
+        page_bytes: 4 * 1024 * 1024,
     };
 
     /// The smaller of both, field by field.
@@ -57,6 +62,7 @@ impl Limits {
             commit_bytes: self.commit_bytes.min(other.commit_bytes),
             read_questions: self.read_questions.min(other.read_questions),
             page_items: self.page_items.min(other.page_items),
+            page_bytes: self.page_bytes.min(other.page_bytes),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    convert::Infallible,
     fmt,
     ops::Bound::{Excluded, Included, Unbounded},
 };
@@ -12,7 +13,7 @@ use parking_lot::Mutex;
 
 use crate::{
     Answer, Check, Commit, CommitError, Conflict, Entry, EntryId, Item, Key, Limits, Page, Range, Read,
-    Receipt, Snapshot, Store, StoreError, Version, Versioned, Watch, WatchHub, Write,
+    Receipt, Snapshot, Store, StoreError, Version, Versioned, Watch, WatchHub, Weigh, Write,
 };
 
 /// A store in memory: every request takes one lock, so that its correctness is plain to see. The other stores are compared
@@ -76,21 +77,17 @@ impl State {
         match read {
             Read::Key(key) => Answer::Key(self.keys.get(key).cloned()),
             Read::Range { range, limit } => {
-                let items = self.keys_in(range).take(limit + 1);
-                let item = |(key, Versioned { value, version }): (&Key, &Versioned)| Item {
+                let items = self.keys_in(range).map(|(key, Versioned { value, version })| Item {
                     key: key.clone(),
                     value: value.clone(),
                     version: *version,
-                };
-                Answer::Range(Page::cut(items.map(item).collect(), *limit))
+                });
+                Answer::Range(page(items, *limit))
             }
             Read::List { list, after, limit } => {
-                let entries = self.entries_of(list, after.as_ref()).take(limit + 1);
-                let entry = |((_, id), value): (&(Key, EntryId), &Bytes)| Entry {
-                    id: id.clone(),
-                    value: value.clone(),
-                };
-                Answer::List(Page::cut(entries.map(entry).collect(), *limit))
+                let entries = self.entries_of(list, after.as_ref());
+                let entries = entries.map(|((_, id), value)| Entry { id: id.clone(), value: value.clone() });
+                Answer::List(page(entries, *limit))
             }
         }
     }
@@ -149,6 +146,11 @@ impl State {
         };
         self.entries.range((start, Unbounded)).take_while(move |((of, _), _)| of == list)
     }
+}
+
+fn page<T: Weigh>(found: impl Iterator<Item = T>, limit: usize) -> Page<T> {
+    let Ok(page) = Page::gather(found.map(Ok::<T, Infallible>), limit, Limits::EMBEDDED.page_bytes);
+    page
 }
 
 /// Sorts by commit, then by place in the commit.

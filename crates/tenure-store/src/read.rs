@@ -87,7 +87,7 @@ impl fmt::Debug for EntryId {
     }
 }
 
-/// Part of a longer answer.
+/// Part of a longer answer: as many as were asked for, or fewer if they are large. Only `more` tells whether it is the last part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page<T> {
     /// What was found, in order.
@@ -96,13 +96,45 @@ pub struct Page<T> {
     pub more: bool,
 }
 
-impl<T> Page<T> {
-    /// A page of the first `limit` items, if the store looked for one more than that.
-    #[must_use]
-    pub fn cut(mut items: Vec<T>, limit: usize) -> Self {
-        let more = items.len() > limit;
-        items.truncate(limit);
-        Self { items, more }
+impl<T: Weigh> Page<T> {
+    /// A page of the first items of `found`: at most `limit`, and not more `bytes` than it may have. `found` should go on behind the
+    /// last that fits, by one at least, to show whether there is more.
+    ///
+    /// # Errors
+    /// The first error in `found`.
+    pub fn gather<E>(
+        found: impl IntoIterator<Item = Result<T, E>>,
+        limit: usize,
+        bytes: usize,
+    ) -> Result<Self, E> {
+        let (mut items, mut held) = (Vec::new(), 0);
+        for item in found {
+            let item = item?;
+            held += item.weigh();
+            if items.len() == limit || !items.is_empty() && held > bytes {
+                return Ok(Self { items, more: true });
+            }
+            items.push(item);
+        }
+        Ok(Self { items, more: false })
+    }
+}
+
+/// What counts towards [`Limits::page_bytes`](crate::Limits).
+pub trait Weigh {
+    /// How many bytes it has.
+    fn weigh(&self) -> usize;
+}
+
+impl Weigh for Item {
+    fn weigh(&self) -> usize {
+        self.key.len() + self.value.len()
+    }
+}
+
+impl Weigh for Entry {
+    fn weigh(&self) -> usize {
+        self.id.0.len() + self.value.len()
     }
 }
 

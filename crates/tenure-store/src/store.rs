@@ -26,6 +26,7 @@ use crate::{Commit, CommitError, Limits, Range, Read, Receipt, Snapshot, StoreEr
 /// 5. **Versions grow.** Each write of a key gives it a greater version; no version is used twice for one key, not even after the
 ///    key was deleted and made again. All keys written by a commit get the version in its receipt.
 /// 6. **`Present` is patient.** No overwrite of the key, however recent or concurrent, makes it fail; only its deletion does.
+///    (A store may still give way to a concurrent commit as always, with [`Conflict::Contention`](crate::Conflict).)
 /// 7. **Lists keep order.** Entries of one commit keep their order. An entry acknowledged before another was submitted sorts
 ///    before it. An entry may become visible before one that sorts ahead of it; whoever takes from the head misses none.
 /// 8. **A watch is a hint that is never lost for good.** Every change committed after [`watch`](Store::watch) returned wakes it: soon as

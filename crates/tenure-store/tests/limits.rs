@@ -47,6 +47,7 @@ const LARGE: Limits = Limits {
     commit_bytes: 1_000_000_000,
     read_questions: 100_000,
     page_items: 100_000,
+    page_bytes: 1 << 30,
 };
 
 fn key(text: &str) -> Key {
@@ -173,7 +174,7 @@ async fn wrappers_in_wrappers_refuse_before_their_store() {
 #[test]
 fn the_smaller_limit_counts_field_by_field() {
     let small = Limits { key_bytes: 1, value_bytes: 2, commit_operations: 3, ..LARGE };
-    let other = Limits { commit_bytes: 4, read_questions: 5, page_items: 6, ..LARGE };
+    let other = Limits { commit_bytes: 4, read_questions: 5, page_items: 6, page_bytes: 7, ..LARGE };
     let both = Limits {
         key_bytes: 1,
         value_bytes: 2,
@@ -181,6 +182,7 @@ fn the_smaller_limit_counts_field_by_field() {
         commit_bytes: 4,
         read_questions: 5,
         page_items: 6,
+        page_bytes: 7,
     };
     assert_eq!(small.min(other), both);
     assert_eq!(Limited::new(Wall(small), other).limits(), both);

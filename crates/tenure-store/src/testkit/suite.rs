@@ -169,6 +169,7 @@ suite! { $
         a_read_of_too_many_questions_is_refused,
         a_page_of_too_many_items_is_refused,
         a_page_of_too_many_entries_is_refused,
+        a_page_of_too_many_bytes_is_cut_short,
         an_empty_key_is_refused,
         a_page_of_nothing_is_refused,
         writes_that_meet_are_refused,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     Check, Commit, CommitError, EntryId, Key, Limits, Range, Read, Store, StoreError, StoreExt as _, Version,
-    Write,
+    Weigh, Write,
     testkit::{Handles, tools::*},
 };
 
@@ -219,6 +219,38 @@ pub(in crate::testkit) async fn a_page_of_too_many_entries_is_refused(handles: H
     assert_eq!((page.items.len(), page.more), (limit, true));
     let over = Read::List { list: key("l"), after: None, limit: limit + 1 };
     is_too_large(&refused_read(store, vec![over]).await, limit + 1, limit);
+}
+
+/// A page that would have too many bytes ends before, says so, and the next goes on from there.
+pub(in crate::testkit) async fn a_page_of_too_many_bytes_is_cut_short(handles: Handles) {
+    let store = handles.one();
+    let limits = store.limits();
+    let value = vec![7; limits.value_bytes];
+    let count = limits.page_bytes / value.len() + 2;
+    for n in 0..count {
+        commit(store, Commit::new().set(key(&format!("k{n:04}")), value.clone())).await;
+        commit(store, Commit::new().append(key("l"), value.clone())).await;
+    }
+    let fits =
+        |weight: usize, items: usize| assert!(items == 1 || weight <= limits.page_bytes, "{weight} bytes");
+    let (mut range, mut seen, mut pages) = (Range::Prefix(key("k")), 0, 0);
+    loop {
+        let page = store.scan(&range, count).await.unwrap();
+        fits(page.items.iter().map(Weigh::weigh).sum(), page.items.len());
+        (seen, pages) = (seen + page.items.len(), pages + 1);
+        let Some(last) = page.items.last().filter(|_| page.more) else { break };
+        range = range.after(&last.key);
+    }
+    assert!(seen == count && pages > 1, "{seen} keys of {count} in {pages} pages");
+    let (mut after, mut seen, mut pages) = (None, 0, 0);
+    loop {
+        let page = page(store, &key("l"), after.as_ref(), count).await;
+        fits(page.items.iter().map(Weigh::weigh).sum(), page.items.len());
+        (seen, pages) = (seen + page.items.len(), pages + 1);
+        let Some(last) = page.items.last().filter(|_| page.more) else { break };
+        after = Some(last.id.clone());
+    }
+    assert!(seen == count && pages > 1, "{seen} entries of {count} in {pages} pages");
 }
 
 /// A key without bytes is refused wherever it stands.
