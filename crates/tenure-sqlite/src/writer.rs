@@ -209,7 +209,7 @@ impl Worker {
                     changed.extend(answer(vec![request], group));
                 }
                 Err(error) => {
-                    refuse(std::iter::once(request).chain(requests.by_ref()), &CommitError::Failed(error))
+                    refuse(std::iter::once(request).chain(requests.by_ref()), &CommitError::Failed(error));
                 }
             }
         }
