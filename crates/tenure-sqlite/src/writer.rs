@@ -65,6 +65,8 @@ struct Worker {
     access: Access,
     /// How many transactions were made since the length of the log was looked at.
     unlooked: u32,
+    /// How long the log may be before it is started anew: twice as long as when that failed, if it did.
+    log_max: u64,
     /// Marks our rows in the log of changes.
     writer: i64,
 }
@@ -113,6 +115,7 @@ impl Writer {
             connection: Some(connection),
             access,
             unlooked: 0,
+            log_max: schema::WAL_BYTES_MAX,
             writer,
         };
         let thread = thread::Builder::new().name("tenure-write".into()).spawn(move || worker.run());
@@ -323,12 +326,15 @@ impl Worker {
         self.unlooked = 0;
         let mut log = path.as_os_str().to_owned();
         log.push("-wal");
-        if std::fs::metadata(log).is_ok_and(|log| log.len() > schema::WAL_BYTES_MAX) {
-            // If a reader stays in the way, there will be another time.
-            let _ = connection.busy_timeout(LOG_WAIT);
-            let _ = connection.query_row("PRAGMA wal_checkpoint(RESTART)", [], |_| Ok(()));
-            let _ = connection.busy_timeout(self.settings.busy_wait);
+        let bytes = std::fs::metadata(log).map_or(0, |log| log.len());
+        if bytes <= self.log_max {
+            return;
         }
+        let _ = connection.busy_timeout(LOG_WAIT);
+        let busy = connection.query_row("PRAGMA wal_checkpoint(RESTART)", [], |row| row.get(0));
+        let _ = connection.busy_timeout(self.settings.busy_wait);
+        // A reader that stays in the way, perhaps of a process that was stopped, must not cost everybody this wait all the time.
+        self.log_max = if busy == Ok(false) { schema::WAL_BYTES_MAX } else { 2 * bytes };
     }
 
     /// Ends a transaction without writing anything. A connection on which even that fails is not used again.

@@ -30,6 +30,11 @@ use crate::{Env, Store};
 
 pub use suite::CASES;
 
+/// The page on how to write a store is compiled and run like every other example.
+#[cfg(doctest)]
+#[doc = include_str!("../../../../docs/stores/writing-a-store.md")]
+struct WritingAStore;
+
 /// How long a case may take. Far longer than any needs: a case that hangs is a case that fails.
 const CASE_TIME: Duration = Duration::from_secs(120);
 
