@@ -182,6 +182,7 @@ async fn a_full_store_refuses_and_loses_nothing() {
             Ok(_) => stored.push(next),
             Err(error) => break error,
         }
+        assert!(stored.len() < 100, "more than the file may hold");
     };
     assert!(matches!(error, CommitError::Failed(StoreError::Full(_))), "{error}");
     assert!(stored.len() > 10);

@@ -176,6 +176,7 @@ async fn fill(path: &std::path::Path) {
             Ok(_) => stored += 1,
             Err(error) => break error,
         }
+        assert!(stored < 1000, "more than the disk may hold");
     };
     println!("{error}");
     store.close();
