@@ -12,20 +12,6 @@ use crate::error::store_error;
 /// How many places for entries a version has: more than a commit may have operations.
 const ENTRIES_PER_VERSION: i64 = 1 << 16;
 
-/// Refuses to read on from an entry id that this store can't have given.
-pub(crate) fn admit_ids(reads: &[Read]) -> Result<(), StoreError> {
-    for read in reads {
-        if let Read::List { list, after: Some(id), .. } = read
-            && entry_number(id).is_none()
-        {
-            return Err(StoreError::invalid(format!(
-                "{id:?} is no entry of list {list}: read on from an id that this store gave"
-            )));
-        }
-    }
-    Ok(())
-}
-
 /// Answers all questions on one snapshot.
 pub(crate) fn answer(connection: &mut Connection, reads: &[Read]) -> Result<Vec<Answer>, StoreError> {
     let mut answers = || -> rusqlite::Result<Vec<Answer>> {
@@ -54,7 +40,7 @@ fn answer_one(connection: &Connection, read: &Read) -> rusqlite::Result<Answer> 
             let mut query = connection.prepare_cached(
                 "SELECT id, value FROM entries WHERE list = ?1 AND id > ?2 ORDER BY id LIMIT ?3",
             )?;
-            // Every id is above this one; those of another form were refused by `admit_ids`.
+            // Every id is above this one; those of another form were refused by `Read::admit_numbered`.
             let after = after.as_ref().and_then(entry_number).unwrap_or(-1);
             let rows = query.query_map(params![list.as_bytes(), after, one_more(*limit)], |row| {
                 Ok(Entry { id: entry_id(row.get(0)?), value: bytes(row, 1)? })
@@ -187,9 +173,9 @@ fn one_more(limit: usize) -> i64 {
 }
 
 fn entry_id(number: i64) -> EntryId {
-    EntryId::new(number.to_be_bytes().to_vec())
+    EntryId::numbered(number.cast_unsigned())
 }
 
 fn entry_number(id: &EntryId) -> Option<i64> {
-    id.as_bytes().try_into().ok().map(i64::from_be_bytes)
+    id.number().map(u64::cast_signed)
 }

@@ -13,7 +13,7 @@ use crate::{
     Location, Settings, files,
     notice::Notice,
     reader::Readers,
-    schema, sql,
+    schema,
     turn::Turn,
     writer::{Access, Writer},
 };
@@ -126,7 +126,7 @@ impl fmt::Display for SqliteStore {
 impl Store for SqliteStore {
     async fn read(&self, reads: Vec<Read>) -> Result<Snapshot, StoreError> {
         self.limits().admit_reads(&reads)?;
-        sql::admit_ids(&reads)?;
+        Read::admit_numbered(&reads)?;
         self.readers.read(reads).await
     }
 

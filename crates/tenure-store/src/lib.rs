@@ -54,6 +54,7 @@ mod limits;
 mod name;
 mod read;
 mod tuple;
+mod url;
 mod watch;
 
 mod env;
@@ -86,6 +87,7 @@ pub use read::{Answer, Entry, EntryId, Item, Page, Read, Snapshot, Versioned, We
 pub use retry::Retry;
 pub use store::Store;
 pub use tuple::{Int, Part, Tuple};
+pub use url::{Host, Password, StoreUrl};
 pub use watch::{Waker, Watch, WatchHub};
 
 pub use bytes::Bytes;

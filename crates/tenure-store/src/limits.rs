@@ -11,7 +11,8 @@ pub struct Limits {
     pub key_bytes: usize,
     /// The longest value of a key or an entry, in bytes.
     pub value_bytes: usize,
-    /// The most checks and writes of one commit, together.
+    /// The most checks and writes of one commit, together. The deletion of a range counts as two, since keys and lists are
+    /// two places in some stores.
     pub commit_operations: usize,
     /// The most bytes of one commit: all keys and values of its checks and writes.
     pub commit_bytes: usize,
@@ -94,8 +95,10 @@ impl Limits {
     /// # Errors
     /// [`StoreError::TooLarge`] and [`StoreError::Invalid`].
     pub fn admit_commit(&self, commit: &Commit) -> Result<(), StoreError> {
-        let operations = commit.checks.len() + commit.writes.len();
-        at_most("a commit", "checks and writes", operations, self.commit_operations)?;
+        let ranges = commit.writes.iter().filter(|write| is_deletion(write)).count();
+        let operations = commit.checks.len() + commit.writes.len() + ranges;
+        let unit = "checks and writes (a deleted range counts as two)";
+        at_most("a commit", unit, operations, self.commit_operations)?;
         let mut bytes = 0;
         for check in &commit.checks {
             self.admit_key(check.key())?;
@@ -171,6 +174,10 @@ fn at_most(what: impl std::fmt::Display, unit: &str, value: usize, limit: usize)
     Err(StoreError::too_large(format!("{what} has {value} {unit}, this store takes {limit}: split it")))
 }
 
+fn is_deletion(write: &Write) -> bool {
+    matches!(write, Write::DeleteRange(_))
+}
+
 /// Refuses writes whose order would matter, since stores are free to choose one.
 fn admit_overlaps(writes: &[Write]) -> Result<(), StoreError> {
     let mut keys = HashSet::new();
@@ -192,12 +199,11 @@ fn admit_overlaps(writes: &[Write]) -> Result<(), StoreError> {
 /// Refuses a deleted range that meets any other write: in the order of their starts, each may only begin where all before it have ended,
 /// if it or one of them is a deletion.
 fn admit_deletions(writes: &[Write]) -> Result<(), StoreError> {
-    let is_deletion = |write: &&Write| matches!(write, Write::DeleteRange(_));
-    if !writes.iter().any(|write| is_deletion(&write)) {
+    if !writes.iter().any(is_deletion) {
         return Ok(());
     }
     let mut spans: Vec<(Range, bool)> =
-        writes.iter().map(|write| (write.range(), is_deletion(&write))).collect();
+        writes.iter().map(|write| (write.range(), is_deletion(write))).collect();
     spans.retain(|(range, _)| !range.is_empty());
     spans.sort_by(|(left, _), (right, _)| left.start().cmp(right.start()));
     // Where the writes so far end, and where the deletions among them do.

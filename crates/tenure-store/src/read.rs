@@ -4,7 +4,7 @@ use std::fmt;
 
 use bytes::Bytes;
 
-use crate::{Key, Range, Version};
+use crate::{Key, Range, StoreError, Version};
 
 /// One question of a [`read`](crate::Store::read).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +28,25 @@ pub enum Read {
         /// At most how many; at least 1.
         limit: usize,
     },
+}
+
+impl Read {
+    /// Refuses to read on from an entry that a store which counts its entries can't have given.
+    ///
+    /// # Errors
+    /// [`StoreError::Invalid`], naming the id and the list.
+    pub fn admit_numbered(reads: &[Read]) -> Result<(), StoreError> {
+        for read in reads {
+            if let Read::List { list, after: Some(id), .. } = read
+                && id.number().is_none()
+            {
+                return Err(StoreError::invalid(format!(
+                    "{id:?} is no entry of list {list}: read on from an id that this store gave"
+                )));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// A value and the version in which it was written.
@@ -70,6 +89,18 @@ impl EntryId {
     /// An id of these bytes: for stores, which alone know what they mean.
     pub fn new(bytes: impl Into<Bytes>) -> Self {
         Self(bytes.into())
+    }
+
+    /// The id that is this number: for stores that count their entries.
+    #[must_use]
+    pub fn numbered(number: u64) -> Self {
+        Self(Bytes::copy_from_slice(&number.to_be_bytes()))
+    }
+
+    /// The number that the id is, if it is one.
+    #[must_use]
+    pub fn number(&self) -> Option<u64> {
+        self.as_bytes().try_into().ok().map(u64::from_be_bytes)
     }
 
     /// The bytes of the id.

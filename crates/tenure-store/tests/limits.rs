@@ -7,7 +7,7 @@ use std::{fmt, sync::Arc};
 use async_trait::async_trait;
 use tenure_store::{
     Check, Commit, CommitError, EntryId, Env, Faults, Faulty, Key, Limited, Limits, Name, Prefixed, Range,
-    Read, Receipt, Snapshot, Store, StoreError, Watch,
+    Read, Receipt, Snapshot, Store, StoreError, Watch, Write,
 };
 
 /// A store that nothing may reach.
@@ -68,6 +68,8 @@ fn large_commits(limits: Limits) -> Vec<(&'static str, Commit)> {
     let bound = || Key::new(vec![b'k'; Limits::KEY_BYTES_MAX + 2]);
     let many =
         (0..=limits.commit_operations).fold(Commit::new(), |all, at| all.set(key(&format!("k{at}")), "v"));
+    let ranges = (0..=limits.commit_operations / 2)
+        .fold(Commit::new(), |all, at| all.delete_range(Range::Key(key(&format!("k{at}")))));
     let half = vec![7; limits.value_bytes];
     let heavy = (0..=limits.commit_bytes / half.len())
         .fold(Commit::new(), |all, at| all.append(key(&format!("k{at}")), half.clone()));
@@ -85,6 +87,7 @@ fn large_commits(limits: Limits) -> Vec<(&'static str, Commit)> {
         ("a large value", Commit::new().set(key("k"), vec![7; limits.value_bytes + 1])),
         ("a large entry", Commit::new().append(key("k"), vec![7; limits.value_bytes + 1])),
         ("many operations", many),
+        ("many ranges", ranges),
         ("many bytes", heavy),
     ]
 }
@@ -169,6 +172,27 @@ async fn faulty_refuses_before_its_store_and_before_its_faults() {
 async fn wrappers_in_wrappers_refuse_before_their_store() {
     refuses_everything(&Prefixed::new(Limited::new(Wall(LARGE), Limits::PORTABLE), &name())).await;
     refuses_everything(&Limited::new(Prefixed::new(Wall(LARGE), &name()), Limits::PORTABLE)).await;
+}
+
+#[test]
+fn a_deleted_range_counts_as_two_operations() {
+    let limits = Limits { commit_operations: 4, ..LARGE };
+    let commit = |checks: usize, sets: usize, ranges: usize| {
+        let all = Commit {
+            checks: vec![Check::Present(key("k")); checks],
+            writes: (0..sets).map(|at| Write::Set(key(&format!("s{at}")), "v".into())).collect(),
+        };
+        (0..ranges).fold(all, |all, at| all.delete_range(Range::Key(key(&format!("r{at}")))))
+    };
+    for (checks, sets, ranges) in [(4, 0, 0), (0, 4, 0), (0, 0, 2), (1, 1, 1)] {
+        limits.admit_commit(&commit(checks, sets, ranges)).unwrap();
+    }
+    for (checks, sets, ranges) in [(4, 1, 0), (0, 1, 2), (1, 0, 2), (2, 1, 1), (0, 0, 3)] {
+        let error = limits.admit_commit(&commit(checks, sets, ranges)).unwrap_err();
+        let words = error.to_string();
+        assert_eq!(error.kind(), "too_large", "{checks} {sets} {ranges}: {words}");
+        assert!(words.contains("a deleted range counts as two"), "{words}");
+    }
 }
 
 #[test]

@@ -21,6 +21,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a case tells what it found by panicking")]
 
 mod cases;
+mod endurance;
 mod suite;
 mod tools;
 
@@ -28,6 +29,7 @@ use std::{any::Any, fmt, future::Future, panic, pin::Pin, sync::Arc, time::Durat
 
 use crate::{Env, Store};
 
+pub use endurance::{Endured, Progress, endure};
 pub use suite::CASES;
 
 /// The page on how to write a store is compiled and run like every other example.

@@ -35,6 +35,8 @@ pub(crate) enum Flaw {
     HalvesCommits,
     /// The questions of a read are answered one after another, or the other way round.
     HalvesReads,
+    /// A long page is read in two halves, one after the other.
+    HalvesPages,
     /// Checks are made, then, a little later, the writes.
     ChecksThenWrites,
     /// As many databases do when asked for snapshots: only what is also written is protected.
@@ -53,6 +55,8 @@ pub(crate) enum Flaw {
     PresentAsVersion,
     ReversesAppends,
     DeleteRangeForgetsLists,
+    /// What is in a range is looked up, then, a little later, deleted.
+    LooksThenDeletes,
     IgnoresLimits,
     /// No check ever holds.
     RefusesChecks,
@@ -261,6 +265,22 @@ impl Broken {
         self.inner.commit(commit).await
     }
 
+    async fn looking_then_deleting(&self, mut commit: Commit) -> Result<Receipt, CommitError> {
+        let mut writes = Vec::new();
+        for write in commit.writes {
+            match write {
+                Write::DeleteRange(range) => {
+                    let found = self.inner.scan(&range, self.limits().page_items).await?;
+                    writes.extend(found.items.into_iter().map(|item| Write::Delete(item.key)));
+                }
+                other => writes.push(other),
+            }
+        }
+        yield_now().await;
+        commit.writes = writes;
+        self.inner.commit(commit).await
+    }
+
     async fn cutting(&self, mut commit: Commit) -> Result<Receipt, CommitError> {
         const KEPT: usize = 100;
         commit.writes.truncate(KEPT);
@@ -315,6 +335,18 @@ impl Broken {
         Ok(Snapshot::new(answers))
     }
 
+    async fn halving_pages(&self, mut reads: Vec<Read>) -> Result<Snapshot, StoreError> {
+        let [Read::Range { range, limit }] = &mut reads[..] else { return self.inner.read(reads).await };
+        let half = self.inner.scan(range, limit.div_ceil(2)).await?;
+        yield_now().await;
+        let Some(last) = half.items.last().filter(|_| half.more && *limit > 1) else {
+            return Ok(Snapshot::new(vec![Answer::Range(half)]));
+        };
+        let mut rest = self.inner.scan(&range.after(&last.key), *limit / 2).await?;
+        rest.items.splice(0..0, half.items);
+        Ok(Snapshot::new(vec![Answer::Range(rest)]))
+    }
+
     /// Answers with versions that were tampered with.
     async fn reading_versions(
         &self,
@@ -352,6 +384,7 @@ impl Store for Broken {
                 self.late.read(reads).await
             }
             Flaw::HalvesReads => self.reading_in_parts(reads).await,
+            Flaw::HalvesPages => self.halving_pages(reads).await,
             Flaw::ReusesVersions => {
                 let shift = |key: &Key, version: &mut Version| version.0 -= self.offset(key);
                 self.reading_versions(reads, shift, shift).await
@@ -370,7 +403,7 @@ impl Store for Broken {
 
     async fn commit(&self, mut commit: Commit) -> Result<Receipt, CommitError> {
         match self.flaw {
-            Flaw::None | Flaw::HalvesReads | Flaw::MisreadsVersionsInRanges => {
+            Flaw::None | Flaw::HalvesReads | Flaw::HalvesPages | Flaw::MisreadsVersionsInRanges => {
                 self.inner.commit(commit).await
             }
             Flaw::IgnoresVersion => self.without(commit, |check| matches!(check, Check::Version(..))).await,
@@ -394,6 +427,7 @@ impl Store for Broken {
                 self.inner.commit(commit).await
             }
             Flaw::DeleteRangeForgetsLists => self.forgetting_lists(commit).await,
+            Flaw::LooksThenDeletes => self.looking_then_deleting(commit).await,
             Flaw::IgnoresLimits => self.ignoring_limits(commit).await,
             Flaw::RefusesChecks
             | Flaw::RefusesDoubleChecks

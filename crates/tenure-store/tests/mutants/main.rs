@@ -55,6 +55,8 @@ const FLAWS: &[(Flaw, &[&str])] = &[
             "serializable::what_is_acknowledged_is_checked_everywhere",
         ],
     ),
+    (Flaw::HalvesPages, &["serializable::a_long_page_is_one_instant"]),
+    (Flaw::LooksThenDeletes, &["serializable::a_deleted_range_spares_nothing_seen_before"]),
     (Flaw::MixesKeysAndLists, &["commits::a_key_and_a_list_of_one_name_do_not_meet"]),
     (Flaw::ChecksAfterWriting, &["commits::checks_see_the_state_before_the_commit"]),
     (

@@ -2,6 +2,8 @@
 
 use std::{
     collections::HashMap,
+    future::Future,
+    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -12,7 +14,7 @@ use parking_lot::Mutex;
 use tokio::{sync::Barrier, task::yield_now};
 
 use crate::{
-    Check, Commit, Key, Range, Read, Snapshot, Store, StoreExt as _,
+    Check, Commit, Key, Range, Read, Snapshot, Store, StoreExt as _, Write,
     testkit::{Handles, tools::*},
 };
 
@@ -202,6 +204,92 @@ pub(in crate::testkit) async fn a_deleted_range_is_not_skewed(handles: Handles) 
             Commit::new().check(Check::Empty(work)).delete_range(Range::Prefix(nth("r", round).join(b"/")));
         never_both(&handles, round, [first, second]).await;
     }
+}
+
+/// A deleted range takes along all that was there before: what was seen without the deletion is never seen with it.
+pub(in crate::testkit) async fn a_deleted_range_spares_nothing_seen_before(handles: Handles) {
+    let done = Arc::new(AtomicBool::new(false));
+    let mut tasks: Vec<Pin<Box<dyn Future<Output = ()> + Send>>> = Vec::new();
+    for task in 0..2 {
+        let (store, done) = (Arc::clone(handles.nth(task)), Arc::clone(&done));
+        tasks.push(Box::pin(async move {
+            for count in 0.. {
+                if done.load(Ordering::SeqCst) {
+                    break;
+                }
+                let made = key(&format!("r/{task}/{count}"));
+                commit(&store, Commit::new().set(made, "v").append(key("r/l"), "e")).await;
+                yield_now().await;
+            }
+        }));
+    }
+    let (store, over) = (Arc::clone(handles.nth(2)), Arc::clone(&done));
+    tasks.push(Box::pin(async move {
+        for round in 0..RACES {
+            let deletion = Commit::new().delete_range(Range::Prefix(key("r/")));
+            commit(&store, deletion.set(key("deletions"), number(round as u64 + 1))).await;
+            yield_now().await;
+        }
+        over.store(true, Ordering::SeqCst);
+    }));
+    let store = Arc::clone(handles.nth(3));
+    tasks.push(Box::pin(async move {
+        let mut seen_after: HashMap<Vec<u8>, u64> = HashMap::new();
+        while !done.load(Ordering::SeqCst) {
+            let limit = store.limits().page_items.min(500);
+            let questions = vec![
+                Read::Key(key("deletions")),
+                Read::Range { range: Range::Prefix(key("r/")), limit },
+                Read::List { list: key("r/l"), after: None, limit },
+            ];
+            let snapshot = store.read(questions).await.unwrap();
+            let deletions = number_in(&snapshot, 0);
+            let keys = snapshot.range(1).items.iter().map(|item| item.key.as_bytes().to_vec());
+            let entries = snapshot.list(2).items.iter().map(|entry| entry.id.as_bytes().to_vec());
+            for thing in keys.chain(entries) {
+                let before = *seen_after.entry(thing.clone()).or_insert(deletions);
+                assert_eq!(
+                    before, deletions,
+                    "{thing:?} was seen after {before} deletions, and after more again"
+                );
+            }
+            yield_now().await;
+        }
+    }));
+    all(tasks).await;
+}
+
+/// A page is one instant however long it is, though a store may have to fetch it in parts.
+pub(in crate::testkit) async fn a_long_page_is_one_instant(handles: Handles) {
+    let limit = handles.one().limits().page_items.min(1000);
+    let place = |at: usize| key(&format!("page/{at:04}"));
+    let stamp = move |stamp: u64| {
+        let places = (0..limit).step_by(limit / 8).chain([limit - 1]);
+        places.fold(Commit::new(), |all, at| all.set(place(at), number(stamp)))
+    };
+    fill(handles.one(), (0..limit).map(|at| Write::Set(place(at), number(0)))).await;
+    let done = Arc::new(AtomicBool::new(false));
+    let (store, over) = (Arc::clone(handles.nth(1)), Arc::clone(&done));
+    let stamping = tokio::spawn(async move {
+        for count in 1.. {
+            if over.load(Ordering::SeqCst) {
+                break;
+            }
+            commit(&store, stamp(count)).await;
+            yield_now().await;
+        }
+    });
+    let (first, last) = (place(0), place(limit - 1));
+    for _ in 0..RACES {
+        let page = handles.nth(2).scan(&Range::Prefix(key("page/")), limit).await.unwrap();
+        assert_eq!(page.items.len(), limit, "these items are small enough for one page");
+        let stamp_of =
+            |wanted: &Key| page.items.iter().find(|item| item.key == *wanted).map(|item| &item.value);
+        assert_eq!(stamp_of(&first), stamp_of(&last), "one commit stamps both ends of the page");
+        yield_now().await;
+    }
+    done.store(true, Ordering::SeqCst);
+    stamping.await.unwrap();
 }
 
 /// Of many who want to make a key that is not there, one does, and its value is the one that stays.
