@@ -9,6 +9,7 @@ use anyhow::Result;
 
 use crate::{
     needs,
+    services::Services,
     tally::{Count, Tally},
     task::{Task, now},
     tidy,
@@ -36,7 +37,7 @@ const STEPS: &[Step] = &[
     Step { name: "format", does: "cargo fmt --check", run: format },
     Step { name: "clippy", does: "lints of all targets and features, no warnings", run: clippy },
     Step { name: "docs", does: "cargo doc, private items too, no warnings", run: docs },
-    Step { name: "tests", does: "cargo test, doc tests too", run: tests },
+    Step { name: "tests", does: "cargo test, doc tests too, with servers of their own", run: tests },
     Step { name: "examples", does: "each example of each crate runs to its end", run: examples },
 ];
 
@@ -118,7 +119,12 @@ fn docs(workspace: &Workspace) -> Result<Count> {
 }
 
 fn tests(workspace: &Workspace) -> Result<Count> {
-    let task = workspace.cargo(&["test", "--workspace", "--all-features", "--locked", "--no-fail-fast"]);
+    // Gone when this returns, or with this process, whatever happens.
+    let services = Services::start(true)?;
+    let mut task = workspace.cargo(&["test", "--workspace", "--all-features", "--locked", "--no-fail-fast"]);
+    for (variable, url) in services.variables() {
+        task = task.env(&variable, &url);
+    }
     let mut tally = Tally::default();
     let ended = task.stream(|line| {
         println!("{line}");

@@ -1,9 +1,11 @@
-//! Tenure's gate: `cargo xtask test` checks everything, `cargo xtask fix` repairs what a machine can repair.
+//! Tenure's gate: `cargo xtask test` checks everything, `cargo xtask fix` repairs what a machine can repair, `cargo xtask services` runs
+//! servers for tests by hand.
 //!
 //! | to find | look in |
 //! | --- | --- |
 //! | the steps of the gate, in order | [`gate`] |
 //! | what a machine must have, and how it gets it | [`needs`] |
+//! | the servers that the tests need | [`services`] |
 //! | how test results are counted | [`tally`] |
 //! | rules about the text of the repository | [`tidy`] |
 //! | running a process with a bound and live output | [`task`] |
@@ -14,6 +16,7 @@ mod bench;
 mod fix;
 mod gate;
 mod needs;
+mod services;
 mod tally;
 mod task;
 mod tidy;
@@ -31,10 +34,14 @@ Usage: cargo xtask <command>
   test                  check everything: toolchain, tidy, format, lints, docs, tests, examples
   fix                   repair what a machine can repair: lints, format, white space
   tidy                  only the rules about the repository's text (a part of test)
+  services start        start servers for tests that are run by hand, and print how tests find them;
+                        with --galera a Galera cluster too
+  services status       print whether these servers answer
+  services stop         end them
   bench <name> [args]   run one comparison of the bench crate, built for release
   help                  this text
 
-test ends with a line `N passed, M failed`, and fails unless everything ran and nothing failed.";
+test ends with a line `N passed, M failed`, and fails unless everything ran and nothing failed. It starts servers of its own.";
 
 /// The exit code for a command line that makes no sense, as in most tools.
 const USAGE: u8 = 2;
@@ -50,6 +57,10 @@ fn main() -> ExitCode {
         ["test"] => Ok(gate::run(&Workspace::here())),
         ["fix"] => fix::run(&Workspace::here()).map(|()| ExitCode::SUCCESS),
         ["tidy"] => tidy_alone(&Workspace::here()),
+        ["services", rest @ ..] => match services::run(&Workspace::here(), rest) {
+            Some(outcome) => outcome.map(success_if),
+            None => return usage("services takes one of: start [--galera], status, stop"),
+        },
         ["bench", name, rest @ ..] if !name.starts_with('-') => bench::run(&Workspace::here(), name, rest),
         ["bench"] => return usage("bench needs the name of a comparison, as in `cargo xtask bench store`"),
         [command @ ("test" | "fix" | "tidy" | "help" | "bench"), extra, ..] => {
@@ -69,7 +80,11 @@ fn tidy_alone(workspace: &Workspace) -> Result<ExitCode> {
         println!("{finding}");
     }
     println!("{} rules, {} findings", tidy::RULES.len(), findings.len());
-    Ok(if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(success_if(findings.is_empty()))
+}
+
+fn success_if(well: bool) -> ExitCode {
+    if well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn usage(problem: &str) -> ExitCode {

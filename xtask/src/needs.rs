@@ -23,6 +23,8 @@ pub(crate) struct Need {
 enum Probe {
     /// The command runs and ends well.
     Runs(&'static [&'static str]),
+    /// There is such a library, where servers look for it.
+    Library(&'static str),
     /// The command prints a version, and it is new enough.
     PrintsVersion(&'static [&'static str], &'static str),
 }
@@ -94,12 +96,111 @@ pub(crate) const NEEDS: &[Need] = &[
         probe: Probe::Runs(&["strace", "--version"]),
         source: Source::Debian(&["strace"]),
     },
+    Need {
+        name: "PostgreSQL",
+        wanted_for: "the tests of the PostgreSQL store",
+        probe: Probe::Runs(&["initdb", "--version"]),
+        source: Source::Debian(&["postgresql"]),
+    },
+    Need {
+        name: "psql",
+        wanted_for: "the tests of the PostgreSQL store",
+        probe: Probe::Runs(&["psql", "--version"]),
+        source: Source::Debian(&["postgresql-client"]),
+    },
+    Need {
+        name: "PgBouncer",
+        wanted_for: "the tests of the PostgreSQL store",
+        probe: Probe::Runs(&["pgbouncer", "--version"]),
+        source: Source::Debian(&["pgbouncer"]),
+    },
+    Need {
+        name: "MariaDB",
+        wanted_for: "the tests of the MySQL store",
+        probe: Probe::Runs(&["mariadbd", "--no-defaults", "--version"]),
+        source: Source::Debian(&["mariadb-server"]),
+    },
+    Need {
+        name: "MariaDB's client",
+        wanted_for: "the tests of the MySQL store",
+        probe: Probe::Runs(&["mariadb", "--no-defaults", "--version"]),
+        source: Source::Debian(&["mariadb-client"]),
+    },
+    Need {
+        name: "Galera",
+        wanted_for: "the tests of the MySQL store",
+        probe: Probe::Library("libgalera_smm.so"),
+        source: Source::Debian(&["galera-4"]),
+    },
+    Need {
+        name: "rsync",
+        wanted_for: "Galera, in the tests of the MySQL store",
+        probe: Probe::Runs(&["rsync", "--version"]),
+        source: Source::Debian(&["rsync"]),
+    },
+    Need {
+        name: "socat",
+        wanted_for: "Galera, in the tests of the MySQL store",
+        probe: Probe::Runs(&["socat", "-V"]),
+        source: Source::Debian(&["socat"]),
+    },
+    Need {
+        name: "lsof",
+        wanted_for: "Galera, in the tests of the MySQL store",
+        probe: Probe::Runs(&["lsof", "-v"]),
+        source: Source::Debian(&["lsof"]),
+    },
+    Need {
+        name: "etcd",
+        wanted_for: "the tests of the etcd store",
+        probe: Probe::Runs(&["etcd", "--version"]),
+        source: Source::Debian(&["etcd-server"]),
+    },
+    Need {
+        name: "etcdctl",
+        wanted_for: "the tests of the etcd store",
+        probe: Probe::Runs(&["etcdctl", "version"]),
+        source: Source::Debian(&["etcd-client"]),
+    },
+    Need {
+        name: "libfaketime",
+        wanted_for: "the tests of servers whose clock steps",
+        probe: Probe::Library("libfaketimeMT.so.1"),
+        source: Source::Debian(&["libfaketime"]),
+    },
+    Need {
+        name: "openssl",
+        wanted_for: "the tests of servers with TLS",
+        probe: Probe::Runs(&["openssl", "version"]),
+        source: Source::Debian(&["openssl"]),
+    },
+    Need {
+        name: "setpriv",
+        wanted_for: "running servers that refuse root",
+        probe: Probe::Runs(&["setpriv", "--version"]),
+        source: Source::Debian(&["util-linux"]),
+    },
 ];
+
+/// Installs packages whose services must not start: they would take ports, memory and a place on somebody's machine. That is what Debian
+/// asks this file about. Where there is one already, the machine's owner has decided.
+const INSTALL: &str = "\
+policy=/usr/sbin/policy-rc.d
+if [ ! -e \"$policy\" ]; then
+    trap 'rm -f \"$policy\"' EXIT
+    trap 'exit 1' HUP INT TERM
+    printf '#!/bin/sh\\nexit 101\\n' >\"$policy\" && chmod 755 \"$policy\" || exit 1
+fi
+DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \"$@\"
+";
 
 /// The machine that needs are provided on: something that runs commands.
 pub(crate) trait Host {
-    /// Runs a command; its output, whether it ended well (`Ok`) or not.
+    /// Runs a command, found on the path or where servers are; its output, whether it ended well (`Ok`) or not.
     fn run(&self, command: &[&str]) -> Result<String, String>;
+
+    /// Looks for a library, where servers look for it.
+    fn library(&self, name: &str) -> Result<(), String>;
 
     /// Tells whoever watches what is being changed.
     fn say(&self, line: &str);
@@ -120,11 +221,16 @@ impl Machine {
 impl Host for Machine {
     fn run(&self, command: &[&str]) -> Result<String, String> {
         let (program, args) = command.split_first().expect("every command here has a program");
-        match Task::program(&self.directory, program, args).capture() {
+        let found = tenure_testbed::program(program).unwrap_or_else(|_| (*program).to_owned());
+        match Task::program(&self.directory, &found, args).capture() {
             Ok((ended, output)) if ended.well() => Ok(output),
             Ok((ended, output)) => Err(format!("`{}`: {ended}\n{output}", command.join(" "))),
             Err(error) => Err(format!("{error:#}")),
         }
+    }
+
+    fn library(&self, name: &str) -> Result<(), String> {
+        tenure_testbed::library(name).map(drop).map_err(|error| format!("{error:#}"))
     }
 
     fn say(&self, line: &str) {
@@ -186,6 +292,7 @@ impl Probe {
     fn check(&self, host: &dyn Host) -> Result<(), String> {
         match *self {
             Self::Runs(command) => host.run(command).map(drop),
+            Self::Library(name) => host.library(name),
             Self::PrintsVersion(command, wanted) => {
                 let output = host.run(command)?;
                 let found = output.split_whitespace().nth(1).unwrap_or_default();
@@ -216,12 +323,13 @@ fn install(packages: &BTreeSet<&str>, host: &dyn Host) -> Result<(), String> {
         );
     }
     let prefix: &[&str] = if root { &[] } else { &["sudo", "-n"] };
-    let mut packages: Vec<&str> = packages.iter().copied().collect();
+    let packages: Vec<&str> = packages.iter().copied().collect();
     host.say(&format!("missing Debian packages are installed now: {}", packages.join(" ")));
-    let apt = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get"];
-    host.run(&[prefix, &apt, &["update"]].concat())?;
-    packages.splice(0..0, ["install", "-y", "--no-install-recommends"]);
-    host.run(&[prefix, &apt, &packages].concat()).map(drop)
+    host.say(
+        "their services are not started now; `systemctl disable` keeps them from starting with the machine",
+    );
+    host.run(&[prefix, &["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "update"]].concat())?;
+    host.run(&[prefix, &["sh", "-c", INSTALL, "sh"], &packages].concat()).map(drop)
 }
 
 #[cfg(test)]
@@ -249,6 +357,12 @@ mod tests {
             probe: Probe::Runs(&["db", "--version"]),
             source: Source::Debian(&["db-server", "db-client"]),
         },
+        Need {
+            name: "plug-in",
+            wanted_for: "the test",
+            probe: Probe::Library("db.so"),
+            source: Source::Debian(&["db-server"]),
+        },
     ];
 
     /// A machine of which the test says what works, and what starts to work after a command.
@@ -261,7 +375,7 @@ mod tests {
 
     impl Host for Pretended {
         fn run(&self, command: &[&str]) -> Result<String, String> {
-            let command = command.join(" ");
+            let command = command.join(" ").replace(&format!("sh -c {INSTALL} sh"), "install");
             self.ran.borrow_mut().push(command.clone());
             let brought = self.brings.iter().filter(|(by, _)| *by == command).map(|&(_, what)| (what, ""));
             self.works.borrow_mut().extend(brought);
@@ -270,32 +384,41 @@ mod tests {
             found.map(|(_, output)| (*output).to_owned()).ok_or_else(|| format!("`{command}` not found"))
         }
 
+        fn library(&self, name: &str) -> Result<(), String> {
+            self.run(&["library", name]).map(drop)
+        }
+
         fn say(&self, _line: &str) {}
     }
 
     const UPDATE: &str = "env DEBIAN_FRONTEND=noninteractive apt-get update";
-    const INSTALL: &str =
-        "env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends db-client db-server";
+    const INSTALL_BOTH: &str = "install db-client db-server";
 
     #[test]
     fn what_is_there_is_left_alone() {
         let host = Pretended::default();
-        *host.works.borrow_mut() =
-            vec![("rustc --version", "rustc 1.90.0 (x)"), ("lint", ""), ("db --version", "")];
+        *host.works.borrow_mut() = vec![
+            ("rustc --version", "rustc 1.90.0 (x)"),
+            ("lint", ""),
+            ("db --version", ""),
+            ("library db.so", ""),
+        ];
         assert_eq!(provide(WANTED, &host), Vec::<String>::new());
-        assert_eq!(*host.ran.borrow(), ["rustc --version", "lint", "db --version"]);
+        assert_eq!(*host.ran.borrow(), ["rustc --version", "lint", "db --version", "library db.so"]);
     }
 
     #[test]
     fn root_installs_what_is_missing() {
-        let host =
-            Pretended { brings: vec![(INSTALL, "db --version"), (ADD, "lint")], ..Pretended::default() };
+        let host = Pretended {
+            brings: vec![(INSTALL_BOTH, "db --version"), (INSTALL_BOTH, "library db.so"), (ADD, "lint")],
+            ..Pretended::default()
+        };
         *host.works.borrow_mut() = vec![
             ("rustc --version", "rustc 2.1.0"),
             ("apt-get --version", ""),
             ("id -u", "0\n"),
             (UPDATE, ""),
-            (INSTALL, ""),
+            (INSTALL_BOTH, ""),
             (ADD, ""),
         ];
         assert_eq!(provide(WANTED, &host), Vec::<String>::new());
@@ -309,6 +432,14 @@ mod tests {
         *host.works.borrow_mut() = vec![("apt-get --version", ""), ("id -u", "1000\n"), ("sudo -n true", "")];
         provide(WANTED, &host);
         assert!(host.ran.borrow().contains(&format!("sudo -n {UPDATE}")), "{:?}", host.ran);
+        assert!(
+            !host.ran.borrow().iter().any(|command| command.contains("install")),
+            "the update failed: {:?}",
+            host.ran
+        );
+        host.works.borrow_mut().push(("sudo -n env DEBIAN_FRONTEND=noninteractive apt-get update", ""));
+        provide(WANTED, &host);
+        assert!(host.ran.borrow().contains(&format!("sudo -n {INSTALL_BOTH}")), "{:?}", host.ran);
     }
 
     #[test]
@@ -326,6 +457,38 @@ mod tests {
         ] {
             assert!(errors.contains(expected), "no {expected:?} in:\n{errors}");
         }
+    }
+
+    /// What an installation with a stand-in for `apt-get` prints: whether services may start meanwhile, and the packages. And whether it
+    /// ended well.
+    fn install_with(policy: &Path, apt_get: &str) -> (bool, String) {
+        let script = INSTALL.replace("/usr/sbin/policy-rc.d", policy.to_str().unwrap());
+        let script = format!("apt_get() {{ {apt_get}; }}\n{}", script.replace(" apt-get ", " apt_get "));
+        let task = Task::program(Path::new("."), "sh", &["-c", &script, "sh", "one", "two"]);
+        let (ended, output) = task.capture().unwrap();
+        (ended.well(), output)
+    }
+
+    #[test]
+    fn services_do_not_start_while_packages_are_installed() {
+        let folder = tempfile::tempdir().unwrap();
+        let policy = folder.path().join("policy");
+        let ask = "\"$policy\" db start; echo \"$? $*\"";
+        let (well, output) = install_with(&policy, ask);
+        assert!(well && output == "101 install -y --no-install-recommends one two\n", "{output}");
+        assert!(!policy.exists(), "it is removed");
+        assert!(!install_with(&policy, "false").0, "a failure is told");
+        assert!(!policy.exists(), "it is removed");
+    }
+
+    #[test]
+    fn the_owners_own_policy_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let policy = folder.path().join("policy");
+        std::fs::write(&policy, "exit 0").unwrap();
+        let (_, output) = install_with(&policy, "sh \"$policy\"; echo $?");
+        assert_eq!(output, "0\n");
+        assert!(policy.exists());
     }
 
     #[test]

@@ -31,7 +31,7 @@ const LINES_AHEAD: usize = 1024;
 pub(crate) struct Task {
     program: String,
     args: Vec<String>,
-    env: Vec<(&'static str, String)>,
+    env: Vec<(String, String)>,
     directory: PathBuf,
     limit: Duration,
 }
@@ -64,8 +64,8 @@ impl Task {
     }
 
     /// Sets a variable of its environment.
-    pub(crate) fn env(mut self, name: &'static str, value: &str) -> Self {
-        self.env.push((name, value.to_owned()));
+    pub(crate) fn env(mut self, name: &str, value: &str) -> Self {
+        self.env.push((name.to_owned(), value.to_owned()));
         self
     }
 
@@ -202,7 +202,8 @@ fn read_lines(pipe: PipeReader) -> Receiver<String> {
 }
 
 /// Kills a child and its descendants, as far as this system tells which they are. Not by process group: a group of its own would keep
-/// the terminal's Ctrl-C from the child.
+/// the terminal's Ctrl-C from the child. A descendant that has made a group of its own is left: it is the keeper of a test's server, which
+/// cleans up and ends by itself when its owner is gone.
 fn kill_tree(child: &mut Child) {
     let mut found = vec![child.id()];
     let mut next = 0;
@@ -222,7 +223,15 @@ fn children(pid: u32) -> Vec<u32> {
         .flatten()
         .filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok())
         .flat_map(|list| list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<u32>>())
+        .filter(|&child| group(child) != Some(child))
         .collect()
+}
+
+/// The process group of a process.
+fn group(pid: u32) -> Option<u32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // Behind the name, which is in parentheses and may contain anything: state, parent, group.
+    stat.rsplit_once(") ")?.1.split_whitespace().nth(2)?.parse().ok()
 }
 
 #[cfg(test)]
@@ -251,6 +260,18 @@ mod tests {
         assert!(matches!(ended, Ended::TimedOut(_)), "{ended}");
         assert_eq!(output, "begun\n");
         assert!(started.elapsed() < limit + DRAIN, "the pipe was closed, so nothing was left running");
+    }
+
+    #[test]
+    fn a_descendant_with_a_group_of_its_own_is_left_to_itself() {
+        let script = "setsid sleep 5 >/dev/null 2>&1 & echo $!; sleep 100";
+        let (ended, output) = shell(script).limit(Duration::from_millis(500)).capture().unwrap();
+        assert!(matches!(ended, Ended::TimedOut(_)), "{ended}");
+        let pid: u32 = output.trim().parse().unwrap();
+        assert_eq!(group(pid), Some(pid));
+        // One that was killed may stay for a while, for its new parent to ask how it ended.
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        assert!(stat.contains(") S "), "it sleeps on: {stat}");
     }
 
     #[test]
