@@ -1,4 +1,7 @@
-//! `cargo xtask bench store`: what the SQLite store costs, beside bare SQLite on the same disk in the same run.
+//! `cargo xtask bench store`: what a store costs, beside the limit of what it stands on, in the same run.
+//!
+//! Without arguments it measures SQLite; `--store URL` measures the store of that URL on a server that runs already, beside the server's own
+//! tool or a bare client. It writes to that server, and to pgbench's tables on PostgreSQL.
 //!
 //! Everything that is compared is measured in turns, round by round, so that a neighbour on the machine disturbs all alike; a ratio is
 //! the median of the rounds' ratios.
@@ -7,30 +10,26 @@
 #![allow(clippy::print_stdout, reason = "this is what it is for")]
 #![allow(clippy::cast_precision_loss, reason = "figures are rounded anyway")]
 
+mod etcd;
 mod figures;
-mod processes;
-mod rates;
-mod watches;
+mod load;
+mod mysql;
+mod postgres;
+mod server;
+mod sqlite;
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
     match &args[..] {
-        [role, rest @ ..] if role == processes::WORKER => processes::worker(rest),
-        [] => run(),
-        other => {
-            println!("bench store takes no arguments, and was given {other:?}");
+        [role, rest @ ..] if *role == sqlite::processes::WORKER => sqlite::processes::worker(rest),
+        [] => sqlite::measure(),
+        ["--store", url] if url.starts_with("postgres") => postgres::measure(url),
+        ["--store", url] if url.starts_with("mysql") => mysql::measure(url),
+        ["--store", url] if url.starts_with("etcd") => etcd::measure(url),
+        _ => {
+            println!("usage: cargo xtask bench store [--store postgres://…|mysql://…|etcd://…]");
             std::process::exit(2);
         }
     }
-}
-
-fn run() {
-    let dir = tempfile::tempdir_in(std::env::current_dir().unwrap()).unwrap();
-    println!(
-        "SQLite {}, full sync, values of 256 bytes, in a directory beside the project\n",
-        rusqlite::version()
-    );
-    rates::measure(dir.path());
-    watches::measure(dir.path());
-    processes::measure(dir.path());
 }

@@ -17,6 +17,12 @@
 mod open;
 
 pub use open::open;
+#[cfg(feature = "etcd")]
+pub use tenure_etcd as etcd;
+#[cfg(feature = "mysql")]
+pub use tenure_mysql as mysql;
+#[cfg(feature = "postgres")]
+pub use tenure_postgres as postgres;
 #[cfg(feature = "sqlite")]
 pub use tenure_sqlite as sqlite;
 pub use tenure_store as store;

@@ -4,9 +4,12 @@ use std::{path::Path, sync::Arc};
 
 use rusqlite::Connection;
 use tenure_sqlite::SqliteStore;
-use tenure_store::{Commit, Key, Store as _, StoreExt as _};
+use tenure_store::Store;
 
-use crate::figures::{line, median, per_second, rate};
+use crate::{
+    figures::{line, median, per_second, rate},
+    load,
+};
 
 const ROUNDS: usize = 7;
 const COMMITS: u64 = 1500;
@@ -27,18 +30,22 @@ pub(crate) fn measure(dir: &Path) {
     let raw = raw_connection(&dir.join("raw.db"));
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let url = format!("sqlite:{}", dir.join("rates.db").display());
-    let store = Arc::new(runtime.block_on(SqliteStore::open(&url)).unwrap());
-    let before = store.stats();
+    let sqlite = Arc::new(runtime.block_on(SqliteStore::open(&url)).unwrap());
+    let store: Arc<dyn Store> = Arc::clone(&sqlite) as _;
+    runtime.block_on(load::fill(&store));
+    let before = sqlite.stats();
     let rounds: Vec<Round> = (0..ROUNDS)
         .map(|_| Round {
             raw: rate(COMMITS, || bare_transactions(&raw)),
-            one: rate(COMMITS, || runtime.block_on(commits(&store, 0, COMMITS))),
-            many: rate(COMMITTERS * COMMITS_EACH, || runtime.block_on(committers(&store))),
-            read_one: rate(READS, || runtime.block_on(reads(&store, READS))),
-            read_many: rate(READS, || runtime.block_on(readers(&store))),
+            one: rate(COMMITS, || runtime.block_on(load::commits(&store, 1, COMMITS))),
+            many: rate(COMMITTERS * COMMITS_EACH, || {
+                runtime.block_on(load::commits(&store, COMMITTERS, COMMITS_EACH));
+            }),
+            read_one: rate(READS, || runtime.block_on(load::reads(&store, 1, READS))),
+            read_many: rate(READS, || runtime.block_on(load::reads(&store, COMMITTERS, READS / COMMITTERS))),
         })
         .collect();
-    let stats = store.stats();
+    let stats = sqlite.stats();
 
     let figure = |pick: fn(&Round) -> f64| median(rounds.iter().map(pick).collect());
     let beside = |pick: fn(&Round) -> f64, what: &str| format!("{:.2} of {what}", figure(pick));
@@ -71,52 +78,6 @@ fn raw_connection(path: &Path) -> Connection {
 fn bare_transactions(raw: &Connection) {
     let mut update = raw.prepare("UPDATE row SET value = ?1 WHERE id = 1").unwrap();
     for number in 0..COMMITS {
-        update.execute([value(number)]).unwrap();
+        update.execute([load::value(number)]).unwrap();
     }
-}
-
-async fn commits(store: &SqliteStore, committer: u64, count: u64) {
-    for number in 0..count {
-        store.commit(Commit::new().set(key(committer), value(number))).await.unwrap();
-    }
-}
-
-async fn committers(store: &Arc<SqliteStore>) {
-    let tasks: Vec<_> = (0..COMMITTERS)
-        .map(|committer| {
-            let store = Arc::clone(store);
-            tokio::spawn(async move { commits(&store, committer, COMMITS_EACH).await })
-        })
-        .collect();
-    for task in tasks {
-        task.await.unwrap();
-    }
-}
-
-async fn reads(store: &SqliteStore, count: u64) {
-    for number in 0..count {
-        store.get(&key(number % COMMITTERS)).await.unwrap().unwrap();
-    }
-}
-
-async fn readers(store: &Arc<SqliteStore>) {
-    let tasks: Vec<_> = (0..COMMITTERS)
-        .map(|_| {
-            let store = Arc::clone(store);
-            tokio::spawn(async move { reads(&store, READS / COMMITTERS).await })
-        })
-        .collect();
-    for task in tasks {
-        task.await.unwrap();
-    }
-}
-
-fn key(committer: u64) -> Key {
-    Key::from(format!("key/{committer}").as_str())
-}
-
-fn value(number: u64) -> Vec<u8> {
-    let mut value = vec![0; 256];
-    value[..8].copy_from_slice(&number.to_be_bytes());
-    value
 }

@@ -96,11 +96,11 @@ fn prepare(path: &Path, kind: &str) {
 }
 
 /// What a worker process does.
-pub(crate) fn worker(args: &[String]) {
+pub(crate) fn worker(args: &[&str]) {
     let [kind, path] = args else { panic!("a worker is started as: kind path") };
     let path = Path::new(path);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    match kind.as_str() {
+    match *kind {
         "crowd" => {
             let store = runtime.block_on(SqliteStore::open(&format!("sqlite:{}", path.display()))).unwrap();
             write_for_a_while(|| {
