@@ -78,6 +78,7 @@ impl PgBouncer {
     }
 }
 
+/// As they come, but for the time after a failed login in which PgBouncer refuses everybody: 15 s by default, however soon the server is back.
 fn settings(server: u16, port: u16, users: &str) -> String {
     format!(
         "[databases]\n\
@@ -89,7 +90,8 @@ fn settings(server: u16, port: u16, users: &str) -> String {
          auth_type = trust\n\
          auth_file = {users}\n\
          pool_mode = transaction\n\
-         max_client_conn = 1000\n"
+         max_client_conn = 1000\n\
+         server_login_retry = 1\n"
     )
 }
 
