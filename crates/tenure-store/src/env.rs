@@ -1,7 +1,7 @@
-//! [`Env`]: the one door for time and randomness.
+//! [`Env`]: the one door for time, randomness and tasks.
 //!
-//! Everything that measures time, sleeps or rolls dice does it through an `Env` that it was given. So a simulation
-//! decides both, one seed reproduces a run, and each simulated node can have a clock of its own.
+//! Everything that measures time, sleeps, rolls dice or spawns does it through an `Env` that it was given. So a simulation
+//! decides all of it, one seed reproduces a run, and each simulated node can have a clock of its own, be paused and be killed.
 
 use std::{
     fmt,
@@ -14,22 +14,33 @@ use std::{
 use nix::time::{ClockId, clock_gettime};
 use parking_lot::Mutex;
 use rand::{Rng as _, RngExt as _, SeedableRng as _, rngs::StdRng};
+use tokio::task::JoinHandle;
 
-/// Time and randomness for one node.
+use crate::Gate;
+
+/// Time, randomness and tasks of one node.
 #[derive(Clone)]
 pub struct Env {
     clock: Clock,
     /// Shared by all clones. A lock and not a per-thread generator, since a seed must give one sequence.
     random: Arc<Mutex<StdRng>>,
+    /// What the tasks of a simulated process stand behind.
+    gate: Option<Gate>,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Clock {
     /// The machine's boot-time clock: it ticks through suspend, and nobody can step it.
     Boot,
-    /// Tokio's clock, which a simulation has paused; time since this instant.
-    Simulated(tokio::time::Instant),
+    /// Tokio's clock, which a simulation has paused; time since this instant, at this many hundredths of its speed.
+    Simulated(tokio::time::Instant, u32),
 }
+
+/// The speed of a clock that is right, in hundredths.
+const RIGHT: u32 = 100;
+
+/// What a simulated wall clock shows at the start: some day in 2024.
+const SIMULATED_START: Duration = Duration::from_secs(1_720_000_000);
 
 /// An instant on the boot-time clock of one machine. Only differences mean something, and only within one boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -78,17 +89,33 @@ impl Env {
     pub fn simulated(seed: u64) -> Self {
         #[allow(clippy::disallowed_methods, reason = "this is the door")]
         let start = tokio::time::Instant::now();
-        Self::with(Clock::Simulated(start), StdRng::seed_from_u64(seed))
+        Self::with(Clock::Simulated(start, RIGHT), StdRng::seed_from_u64(seed))
     }
 
     fn with(clock: Clock, random: StdRng) -> Self {
-        Self { clock, random: Arc::new(Mutex::new(random)) }
+        Self { clock, random: Arc::new(Mutex::new(random)), gate: None }
+    }
+
+    /// This environment, for a process whose tasks stand behind `gate`: for simulations.
+    #[must_use]
+    pub fn behind(&self, gate: &Gate) -> Self {
+        Self { gate: Some(gate.clone()), ..self.clone() }
+    }
+
+    /// This environment with a clock that runs at so many hundredths of the right speed: for simulations, as a real clock can't be changed.
+    #[must_use]
+    pub fn at_speed(&self, hundredths: u32) -> Self {
+        let clock = match self.clock {
+            Clock::Boot => Clock::Boot,
+            Clock::Simulated(start, _) => Clock::Simulated(start, hundredths.max(1)),
+        };
+        Self { clock, ..self.clone() }
     }
 
     /// An environment on the same clock, with randomness of its own that follows from this one's.
     #[must_use]
     pub fn fork(&self) -> Self {
-        Self::with(self.clock, StdRng::seed_from_u64(self.random_u64()))
+        Self { gate: self.gate.clone(), ..Self::with(self.clock, StdRng::seed_from_u64(self.random_u64())) }
     }
 
     /// What time it is.
@@ -100,7 +127,38 @@ impl Env {
                 Moment(Duration::from(time))
             }
             #[allow(clippy::disallowed_methods, reason = "this is the door")]
-            Clock::Simulated(start) => Moment(tokio::time::Instant::now().saturating_duration_since(start)),
+            Clock::Simulated(start, speed) => {
+                let time = tokio::time::Instant::now().saturating_duration_since(start);
+                Moment(if speed == RIGHT { time } else { time * speed / RIGHT })
+            }
+        }
+    }
+
+    /// What the wall clock shows, since 1970: for people to read. Nothing may be decided by it.
+    #[must_use]
+    pub fn unix_time(&self) -> Duration {
+        match self.clock {
+            Clock::Boot => {
+                let time = clock_gettime(ClockId::CLOCK_REALTIME).expect("Linux has a wall clock");
+                Duration::from(time)
+            }
+            Clock::Simulated(..) => SIMULATED_START + self.now().since_start(),
+        }
+    }
+
+    /// Runs a task of this process.
+    pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
+        match &self.gate {
+            Some(gate) => tokio::spawn(gate.hold(task)),
+            None => tokio::spawn(task),
+        }
+    }
+
+    /// How long something takes by the runtime's clock that takes this long by ours.
+    fn real(&self, time: Duration) -> Duration {
+        match self.clock {
+            Clock::Simulated(_, speed) if speed != RIGHT => time.saturating_mul(RIGHT) / speed,
+            _ => time,
         }
     }
 
@@ -110,7 +168,7 @@ impl Env {
     /// Dropping the future ends the wait.
     pub async fn sleep(&self, time: Duration) {
         #[allow(clippy::disallowed_methods, reason = "this is the door")]
-        tokio::time::sleep(time).await;
+        tokio::time::sleep(self.real(time)).await;
     }
 
     /// What `future` gives, if it gives it within `time`.
@@ -119,7 +177,7 @@ impl Env {
     /// [`Elapsed`] when it took longer; the future is then dropped.
     pub async fn timeout<F: Future>(&self, time: Duration, future: F) -> Result<F::Output, Elapsed> {
         #[allow(clippy::disallowed_methods, reason = "this is the door")]
-        tokio::time::timeout(time, future).await.map_err(|_| Elapsed(time))
+        tokio::time::timeout(self.real(time), future).await.map_err(|_| Elapsed(time))
     }
 
     /// A random number.
@@ -173,6 +231,15 @@ mod tests {
         assert_eq!(env.now() - start, Duration::from_secs(3600));
         let never = std::future::pending::<()>();
         assert_eq!(env.timeout(Duration::from_secs(1), never).await, Err(Elapsed(Duration::from_secs(1))));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_fast_clock_is_ahead_and_its_sleeps_are_short() {
+        let right = Env::simulated(1);
+        let fast = right.at_speed(110);
+        let (start, fast_start) = (right.now(), fast.now());
+        fast.sleep(Duration::from_secs(11)).await;
+        assert_eq!((right.now() - start, fast.now() - fast_start), (Duration::from_secs(10), Duration::from_secs(11)));
     }
 
     #[test]

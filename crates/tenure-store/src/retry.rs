@@ -30,7 +30,8 @@ impl Default for Retry {
 
 impl Retry {
     /// The pauses of one request, from now on.
-    pub(crate) fn start(self, env: &Env) -> Pauses {
+    #[must_use]
+    pub fn start(self, env: &Env) -> Pauses {
         Pauses {
             env: env.clone(),
             next: self.first.max(Duration::from_micros(1)),
@@ -40,7 +41,9 @@ impl Retry {
     }
 }
 
-pub(crate) struct Pauses {
+/// The pauses between the tries of one request; see [`Retry::start`].
+#[derive(Debug)]
+pub struct Pauses {
     env: Env,
     next: Duration,
     most: Duration,
@@ -49,7 +52,10 @@ pub(crate) struct Pauses {
 
 impl Pauses {
     /// Waits before the next try. Returns `false`, without waiting, when there is to be none.
-    pub(crate) async fn pause(&mut self) -> bool {
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends the wait; the next pause is longer all the same.
+    pub async fn pause(&mut self) -> bool {
         let left = self.until - self.env.now();
         if left.is_zero() {
             return false;

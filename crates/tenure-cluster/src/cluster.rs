@@ -1,0 +1,186 @@
+//! [`Cluster`]: a node's part in a cluster.
+
+use std::sync::Arc;
+
+use tenure_store::{Env, Name, Store, StoreError, StoreExt as _};
+use tokio::{
+    sync::{broadcast, watch},
+    task::JoinHandle,
+};
+
+use crate::{
+    Cause, ClusterError, Election, Member, Members, Session, SessionId, Settings,
+    election::{Desk, Queues, Standing},
+    locals::Locals,
+    node::Node,
+    session::{Keeper, Keeping, join},
+    sweeper::Sweeper,
+    warden::Warden,
+    testator::Testator,
+};
+
+/// How many events of sessions are kept for a listener that is slow: far more than happen in a ttl.
+const EVENTS_MAX: usize = 64;
+
+/// Something that happened to this node's session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// The session has ended; everything that hung on it is lost. The node joins again by itself.
+    Ended {
+        /// Which.
+        session: SessionId,
+        /// Why.
+        cause: Cause,
+    },
+    /// The node has joined again.
+    Joined {
+        /// With this session.
+        session: SessionId,
+    },
+    /// The session had lapsed, and goes on: nobody had ended it.
+    Resumed {
+        /// Which.
+        session: SessionId,
+    },
+    /// The node can't join again, since another process has its name.
+    Displaced {
+        /// Who has it.
+        by: Box<Member>,
+    },
+}
+
+/// A node's part in a cluster, until it leaves or is dropped. Clones are the same.
+///
+/// Dropping the last one stops everything without a goodbye: the session ends with its ttl, or sooner by proof of death or last will.
+#[derive(Clone, Debug)]
+pub struct Cluster(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    node: Arc<Node>,
+    keeping: Keeping,
+    standing: Standing,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+        self.keeping.session.borrow().end(Cause::Left);
+    }
+}
+
+impl Cluster {
+    /// Takes part in a cluster, with a new session.
+    ///
+    /// # Errors
+    /// [`StoreError::Invalid`] when the settings break a rule; [`ClusterError::Occupied`] when another live process has the node's name; errors of
+    /// the store.
+    pub async fn join(store: Arc<dyn Store>, settings: Settings) -> Result<Self, ClusterError> {
+        Self::join_in(store, settings, Env::system()).await
+    }
+
+    /// The same, with the time and dice of `env`.
+    ///
+    /// # Errors
+    /// As [`Cluster::join`].
+    pub async fn join_in(store: Arc<dyn Store>, settings: Settings, env: Env) -> Result<Self, ClusterError> {
+        settings.validate()?;
+        let node = Arc::new(Node::new(store, env, settings));
+        let session = join(&node, node.settings.take_over).await?;
+        let testator = Testator::new(&node);
+        let keeping = Keeping {
+            session: watch::Sender::new(session),
+            events: broadcast::Sender::new(EVENTS_MAX),
+            leave: watch::Sender::new(false),
+            left: watch::Sender::new(false),
+        };
+        let present = keeping.session.subscribe();
+        let (desk, clerk) = Desk::new(Arc::clone(&node), present.clone());
+        let (queues, usher) = Queues::new(Arc::clone(&node));
+        let keeper = Keeper { node: Arc::clone(&node), keeping: keeping.clone(), testator };
+        let mut tasks = vec![
+            node.env.spawn(keeper.run()),
+            node.env.spawn(Warden::new(Arc::clone(&node), present.clone()).run()),
+            node.env.spawn(Sweeper::new(Arc::clone(&node)).run()),
+            node.env.spawn(clerk.run()),
+            node.env.spawn(usher.run()),
+        ];
+        if node.settings.proof_of_death {
+            tasks.push(node.env.spawn(Locals::new(Arc::clone(&node)).run()));
+        }
+        let standing = Standing { node: Arc::clone(&node), session: present, desk, queues };
+        Ok(Self(Arc::new(Inner { node, keeping, standing, tasks })))
+    }
+
+    /// The settings that it joined with.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.0.node.settings
+    }
+
+    /// The store that it is in.
+    #[must_use]
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.0.node.store
+    }
+
+    /// The present session.
+    #[must_use]
+    pub fn session(&self) -> Session {
+        self.0.keeping.session.borrow().clone()
+    }
+
+    /// What happens to this node's sessions from now on. A listener that is too slow misses the oldest.
+    #[must_use]
+    pub fn events(&self) -> broadcast::Receiver<Event> {
+        self.0.keeping.events.subscribe()
+    }
+
+    /// Who is there.
+    #[must_use]
+    pub fn members(&self) -> Members {
+        Members::new(Arc::clone(&self.0.node))
+    }
+
+    /// The election of this name.
+    ///
+    /// # Errors
+    /// [`StoreError::Invalid`] when it is no [`Name`].
+    pub fn election(&self, name: &str) -> Result<Election, StoreError> {
+        Ok(Election::new(self.0.standing.clone(), name.parse()?))
+    }
+
+    /// The names of all elections that ever had a leader, in order.
+    ///
+    /// # Errors
+    /// As [`Store::read`].
+    pub async fn elections(&self) -> Result<Vec<Name>, StoreError> {
+        let node = &self.0.node;
+        let mut names = Vec::new();
+        let mut range = node.keys.elections();
+        loop {
+            let page = node.store.scan(&range, node.store.limits().page_items).await?;
+            for item in &page.items {
+                names.push(crate::Keys::name_of(&item.key)?);
+            }
+            match page.items.last() {
+                Some(last) if page.more => range = range.after(&last.key),
+                _ => return Ok(names),
+            }
+        }
+    }
+
+    /// Gives everything up at once: leaderships, places in queues, the session. Returns when others can take over, or after a ttl.
+    ///
+    /// # Cancel safety
+    /// Dropping the future does not stop it.
+    pub async fn leave(&self) {
+        self.0.keeping.leave.send_replace(true);
+        let mut left = self.0.keeping.left.subscribe();
+        // The sender lives as long as this does.
+        let _ = left.wait_for(|left| *left).await;
+        self.0.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
