@@ -64,9 +64,18 @@ impl Settings {
     /// # Errors
     /// [`StoreError::Invalid`] when one of them is no [`Name`].
     pub fn new(cluster: &str, node: &str) -> Result<Self, StoreError> {
-        Ok(Self {
-            cluster: cluster.parse()?,
-            node: node.parse()?,
+        Ok(Self::usual(cluster.parse()?, node.parse()?))
+    }
+
+    /// Settings for looking at a cluster without taking part.
+    pub(crate) fn of_cluster(cluster: Name) -> Self {
+        Self::usual(cluster.clone(), cluster)
+    }
+
+    fn usual(cluster: Name, node: Name) -> Self {
+        Self {
+            cluster,
+            node,
             address: None,
             labels: BTreeMap::new(),
             version: String::new(),
@@ -78,7 +87,7 @@ impl Settings {
             proof_of_death: true,
             machine: None,
             last_will: None,
-        })
+        }
     }
 
     /// This ttl, renewed at a third of it, suspect after two thirds.

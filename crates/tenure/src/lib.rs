@@ -17,6 +17,7 @@
 mod open;
 
 pub use open::open;
+pub use tenure_cluster as cluster;
 #[cfg(feature = "etcd")]
 pub use tenure_etcd as etcd;
 #[cfg(feature = "mysql")]
@@ -29,6 +30,7 @@ pub use tenure_store as store;
 
 /// What most programs use.
 pub mod prelude {
+    pub use tenure_cluster::{Cluster, ClusterError, Election, Leadership, Settings, Term};
     pub use tenure_store::{
         Check, Commit, CommitError, Conflict, Env, Key, Lane, LaneError, Name, Prefixed, Range, Read,
         Receipt, Retry, Store, StoreError, StoreExt, Tuple, Version, Watch, Write,

@@ -44,12 +44,26 @@ mod program;
 
 mod executor;
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
-use tenure_store::Name;
+use tenure_store::{CommitError, Env, Name, Store};
 
 pub use self::{error::WillError, executor::executor, last_will::LastWill, program::WillProgram};
-use crate::{Owner, SessionId};
+use crate::{
+    Cause, Owner, SessionId, Settings,
+    node::Node,
+    session::{Evidence, end},
+};
+
+/// Ends the session of a will, if it exists: what a program that calls [`executor()`] does when the time has come.
+///
+/// # Errors
+/// As [`Store::commit`]; it may be tried again, whatever the error.
+pub async fn carry_out(will: &Will, store: Arc<dyn Store>) -> Result<(), CommitError> {
+    let settings = Settings::of_cluster(will.cluster().clone());
+    let node = Node::new(store, Env::system(), settings);
+    end(&node, will.session(), Evidence::Certain, Cause::LastWill).await.map(|_| ())
+}
 
 /// What is to be done when a node dies: end this session, in this cluster, in this store.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,0 +1,20 @@
+//! `tenure-will`: keeps the last will of one node, and ends its session when the node is dead.
+//!
+//! It is started by the node, through the setting `last_will`, and by nobody else: what it needs to know comes over its standard input.
+
+use std::process::ExitCode;
+
+use tenure::cluster::will::{self, Will};
+
+fn main() -> ExitCode {
+    will::executor(end_session)
+}
+
+fn end_session(will: &Will) -> Result<(), String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| error.to_string())?;
+    runtime.block_on(async {
+        let store = tenure::open(will.url()).await.map_err(|error| error.to_string())?;
+        will::carry_out(will, store).await.map_err(|error| error.to_string())
+    })
+}
