@@ -13,10 +13,12 @@ use crate::{
     election::{Desk, Queues, Standing},
     locals::Locals,
     node::Node,
+    peer::{BoundLinks, Links},
     session::{Keeper, Keeping, join},
     sweeper::Sweeper,
     warden::Warden,
     testator::Testator,
+    view::View,
 };
 
 /// How many events of sessions are kept for a listener that is slow: far more than happen in a ttl.
@@ -61,6 +63,7 @@ struct Inner {
     node: Arc<Node>,
     keeping: Keeping,
     standing: Standing,
+    links: Option<Links>,
     tasks: Vec<JoinHandle<()>>,
 }
 
@@ -85,8 +88,19 @@ impl Cluster {
     ///
     /// # Errors
     /// As [`Cluster::join`].
-    pub async fn join_in(store: Arc<dyn Store>, settings: Settings, env: Env) -> Result<Self, ClusterError> {
+    pub async fn join_in(
+        store: Arc<dyn Store>,
+        mut settings: Settings,
+        env: Env,
+    ) -> Result<Self, ClusterError> {
         settings.validate()?;
+        let bound = match settings.links.clone() {
+            Some(links) => Some(BoundLinks::bind(links).await?),
+            None => None,
+        };
+        if let (Some(bound), None) = (&bound, &settings.address) {
+            settings.address = Some(bound.address().to_string());
+        }
         let node = Arc::new(Node::new(store, env, settings));
         let session = join(&node, node.settings.take_over).await?;
         let testator = Testator::new(&node);
@@ -110,8 +124,16 @@ impl Cluster {
         if node.settings.proof_of_death {
             tasks.push(node.env.spawn(Locals::new(Arc::clone(&node)).run()));
         }
+        let links = match bound {
+            Some(bound) => {
+                let (view, changes) = View::new(Arc::clone(&node), present.clone()).await?;
+                tasks.push(node.env.spawn(Arc::clone(&view).follow(changes)));
+                Some(bound.start(node.settings.cluster.clone(), view, node.env.clone()))
+            }
+            None => None,
+        };
         let standing = Standing { node: Arc::clone(&node), session: present, desk, queues };
-        Ok(Self(Arc::new(Inner { node, keeping, standing, tasks })))
+        Ok(Self(Arc::new(Inner { node, keeping, standing, links, tasks })))
     }
 
     /// The settings that it joined with.
@@ -142,6 +164,12 @@ impl Cluster {
     #[must_use]
     pub fn members(&self) -> Members {
         Members::new(Arc::clone(&self.0.node))
+    }
+
+    /// The way to other nodes, if the settings have `links`: messages to one of them, and to all.
+    #[must_use]
+    pub fn links(&self) -> Option<&Links> {
+        self.0.links.as_ref()
     }
 
     /// The election of this name.
@@ -182,5 +210,8 @@ impl Cluster {
         // The sender lives as long as this does.
         let _ = left.wait_for(|left| *left).await;
         self.0.tasks.iter().for_each(JoinHandle::abort);
+        if let Some(links) = &self.0.links {
+            links.shutdown().await;
+        }
     }
 }

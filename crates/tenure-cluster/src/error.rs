@@ -1,8 +1,10 @@
 //! What can go wrong, by what to do about it.
 
+use std::sync::Arc;
+
 use tenure_store::{CommitError, Name, Reason, StoreError};
 
-use crate::Member;
+use crate::{Member, peer::LinkError};
 
 /// Why a cluster could not do what was asked.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -30,9 +32,18 @@ pub enum ClusterError {
     /// The answer of the store was lost for as long as was to be tried; what was asked may have happened.
     #[error("the outcome is unknown: {0}")]
     OutcomeUnknown(Reason),
+    /// The links to other nodes could not be made ready.
+    #[error(transparent)]
+    Links(Arc<LinkError>),
     /// It could not be done. Nothing was changed.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+impl From<LinkError> for ClusterError {
+    fn from(error: LinkError) -> Self {
+        Self::Links(Arc::new(error))
+    }
 }
 
 impl From<CommitError> for ClusterError {

@@ -27,6 +27,7 @@
 //! | how long anything can be trusted | [`Session`], [`Hold`] |
 //! | who is there | [`Members`], [`Member`] |
 //! | who leads | [`Election`], [`Leadership`], [`Observation`], [`Participant`] |
+//! | messages between nodes, and to all of them | [`peer`] |
 //! | ending a session when its process dies | [`Owner`], [`will`] |
 //! | every key that is written | `keys.rs` |
 
@@ -40,11 +41,15 @@ mod session;
 
 mod error;
 mod exits;
+mod flaws;
 mod locals;
 mod node;
 mod owner;
+pub mod peer;
+pub mod sql;
 mod sweeper;
 mod testator;
+mod view;
 mod warden;
 pub mod will;
 
@@ -56,6 +61,8 @@ pub use election::{
     Callbacks, Election, Holder, Leadership, Led, Observation, Participant, PastTerm, Role, Term, TermEnd,
 };
 pub use error::ClusterError;
+#[cfg(feature = "flaws")]
+pub use flaws::Flaws;
 pub use keys::Keys;
 pub use member::{Cause, Member, MemberState};
 pub use owner::{Owner, Proof};

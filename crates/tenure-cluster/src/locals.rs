@@ -56,7 +56,9 @@ impl Locals {
         let page = self.node.store.scan(&range, WATCHED_MAX.min(self.node.store.limits().page_items)).await?;
         let mut there = BTreeMap::new();
         for item in page.items {
-            let owner = Owner::decode(&mut &item.value[..])
+            let mut value = &item.value[..];
+            let owner = Owner::decode(&mut value)
+                .filter(|_| value.is_empty())
                 .ok_or_else(|| StoreError::corrupt(format!("the value of {} is no owner", item.key)))?;
             there.insert(Keys::session_of(&item.key)?, owner);
         }

@@ -208,12 +208,16 @@ impl Member {
                     .collect(),
                 version: from.text()?.to_owned(),
                 ttl: Duration::from_millis(from.number()?),
-                owner: Owner::decode(&mut from.bytes()?).ok_or(Flaw::new("no owner"))?,
+                owner: from.bytes().and_then(owner)?,
                 joined_at: Duration::from_millis(from.number()?),
                 changed_at: Duration::from_millis(from.number()?),
             })
         })
     }
+}
+
+fn owner(mut bytes: &[u8]) -> Result<Owner, Flaw> {
+    Owner::decode(&mut bytes).filter(|_| bytes.is_empty()).ok_or(Flaw::new("no owner"))
 }
 
 pub(crate) fn millis(time: Duration) -> u64 {

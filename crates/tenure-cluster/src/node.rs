@@ -19,7 +19,11 @@ pub(crate) struct Node {
 impl Node {
     pub(crate) fn new(store: Arc<dyn Store>, env: Env, settings: Settings) -> Self {
         let keys = Keys::new(&settings.cluster);
-        let owner = Owner::this_process(settings.machine.as_deref());
+        let owner = if settings.proof_of_death {
+            Owner::this_process(settings.machine.as_deref())
+        } else {
+            Owner::unknown()
+        };
         Self { store, env, keys, settings, owner }
     }
 

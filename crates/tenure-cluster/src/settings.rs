@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use tenure_store::{Name, Reason, StoreError};
 
-use crate::will::WillProgram;
+use crate::{flaws::Flaws, peer::LinkSettings, will::WillProgram};
 
 /// How a node takes part in a cluster. [`Cluster::join`](crate::Cluster::join) checks all of it before any I/O.
 ///
@@ -25,8 +25,10 @@ pub struct Settings {
     pub cluster: Name,
     /// The node: stable over restarts, and no other's.
     pub node: Name,
-    /// Where other nodes reach this one, if they can.
+    /// Where other nodes reach this one, if they can. With `links` and without this, it is where the links listen.
     pub address: Option<String>,
+    /// How messages from other nodes reach this one, if they do.
+    pub links: Option<LinkSettings>,
     /// What others may want to know of it, such as `zone=a`.
     pub labels: BTreeMap<String, String>,
     /// The version of the program, for others to see.
@@ -47,6 +49,8 @@ pub struct Settings {
     pub machine: Option<String>,
     /// The program that ends the session when this process dies, if there is to be one.
     pub last_will: Option<WillProgram>,
+    /// Mistakes that a simulation plants.
+    flaws: Flaws,
 }
 
 impl Settings {
@@ -77,6 +81,7 @@ impl Settings {
             cluster,
             node,
             address: None,
+            links: None,
             labels: BTreeMap::new(),
             version: String::new(),
             ttl: Duration::from_secs(15),
@@ -87,7 +92,20 @@ impl Settings {
             proof_of_death: true,
             machine: None,
             last_will: None,
+            flaws: Flaws::NONE,
         }
+    }
+
+    /// These settings for a node that makes mistakes.
+    #[cfg(feature = "flaws")]
+    #[must_use]
+    pub fn with_flaws(mut self, flaws: Flaws) -> Self {
+        self.flaws = flaws;
+        self
+    }
+
+    pub(crate) fn flaws(&self) -> Flaws {
+        self.flaws
     }
 
     /// This ttl, renewed at a third of it, suspect after two thirds.
@@ -113,6 +131,9 @@ impl Settings {
         rule(interval * 2 < ttl, "renewal_interval x 2 < ttl", "renew more often, or use a longer ttl")?;
         rule(interval < window, "renewal_interval < liveness_window", "renew more often, or use a longer window")?;
         rule(window < ttl, "liveness_window < ttl", "use a shorter window, or a longer ttl")?;
+        if let Some(machine) = &self.machine {
+            machine.parse::<Name>()?;
+        }
         self.validate_description()
     }
 

@@ -9,8 +9,11 @@ use tenure_store::{Check, Commit, CommitError, EntryId, Key, Moment, StoreError,
 
 use crate::{Member, MemberState, node::Node};
 
-/// The most that one sweep removes of each kind, so that no commit is large and no sweep takes long.
-const SWEEP_MAX: usize = 32;
+/// The most that one sweep removes of each kind, so that no sweep takes long and every store takes it in one commit.
+const SWEEP_MAX: usize = 100;
+
+/// How many entries at the head of the log are known: more would come of age between two sweeps only if nodes came and went all the time.
+const HEAD_MAX: usize = 1000;
 
 /// How many sweeps there are in the time that things are kept: what is due stays a quarter longer at most.
 const SWEEPS: u32 = 4;
@@ -110,14 +113,14 @@ impl Sweeper {
 
     async fn sweep_log(&mut self) -> Result<(), CommitError> {
         let log = self.node.keys.changes();
-        let head = self.node.store.entries(&log, SWEEP_MAX).await?;
+        let head = self.node.store.entries(&log, HEAD_MAX.min(self.node.store.limits().page_items)).await?;
         let now = self.node.env.now();
         let known = std::mem::take(&mut self.entries);
         for entry in head.items {
             let since = known.get(&entry.id).copied().unwrap_or(now);
             self.entries.insert(entry.id, since);
         }
-        let due = self.entries.iter().filter(|(_, since)| self.is_due(**since));
+        let due = self.entries.iter().filter(|(_, since)| self.is_due(**since)).take(SWEEP_MAX);
         let sweep = due.fold(Commit::new(), |commit, (id, _)| commit.remove(log.clone(), id.clone()));
         if sweep.writes.is_empty() {
             return Ok(());

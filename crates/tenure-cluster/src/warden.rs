@@ -122,7 +122,7 @@ impl Warden {
     async fn look(&mut self) -> Result<(), CommitError> {
         let asked = self.node.env.now();
         let attentive = self.looked.is_some_and(|before| asked - before <= self.gap_max()) && self.renews();
-        if !attentive {
+        if !attentive && !self.node.settings.flaws().warden_counts_on {
             self.watched.clear();
         }
         self.looked = Some(asked);

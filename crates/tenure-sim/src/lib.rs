@@ -22,6 +22,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a simulation tells what it found by panicking")]
 #![allow(clippy::missing_panics_doc, reason = "a simulation tells what it found by panicking")]
 
+mod ledger;
 mod node;
 mod seeds;
 mod trace;
@@ -30,6 +31,7 @@ mod world;
 pub mod invariant;
 pub mod scenario;
 
+pub use ledger::{Auditor, Ledger};
 pub use node::Node;
 pub use seeds::for_each_seed;
 pub use trace::Trace;

@@ -22,8 +22,7 @@ pub struct Node {
 }
 
 impl Node {
-    pub(crate) fn new(world: &World, name: String, faults: Faults) -> Self {
-        let store = Arc::clone(&world.store) as Arc<dyn Store>;
+    pub(crate) fn new(world: &World, store: Arc<dyn Store>, name: String, faults: Faults) -> Self {
         let link = Arc::new(Faulty::new(store, world.env.fork(), faults));
         Self { name, env: world.env.fork(), link, trace: world.trace.clone() }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tenure_store::{Env, Faults, MemoryStore};
+use tenure_store::{Env, Faults, MemoryStore, Store};
 
 use crate::{Node, Trace};
 
@@ -23,7 +23,13 @@ impl World {
     /// A node with a name, on a link of its own to the store.
     #[must_use]
     pub fn node(&self, name: impl Into<String>, faults: Faults) -> Node {
-        Node::new(self, name.into(), faults)
+        self.node_over(Arc::clone(&self.store) as Arc<dyn Store>, name, faults)
+    }
+
+    /// The same, on its way to this store, which should lead to the one of this world.
+    #[must_use]
+    pub fn node_over(&self, store: Arc<dyn Store>, name: impl Into<String>, faults: Faults) -> Node {
+        Node::new(self, store, name.into(), faults)
     }
 }
 

@@ -2,9 +2,10 @@
 
 use tenure_sim::{
     Node,
-    scenario::{Following, Runner, followers, lanes},
+    scenario::{Following, Runner, elections, followers, lanes, suspension},
     simulate,
 };
+use tenure_cluster::Flaws;
 use tenure_store::{Check, Commit, CommitError, Key, LaneError, Store, StoreExt as _, Version};
 
 const SEEDS: u64 = 300;
@@ -128,4 +129,30 @@ fn reading_before_watching_is_found() {
         simulate(seed, |world| async { followers(world, Following::ReadThenWatch).await.err() }).0
     });
     assert!(found.expect("it is found").contains("never saw the last change"));
+}
+
+fn found_in_elections(flaw: impl Fn(&mut Flaws)) -> String {
+    let mut flaws = Flaws::default();
+    flaw(&mut flaws);
+    (0..1000).find_map(|seed| simulate(seed, |world| elections(world, flaws)).0.err()).expect("it is found")
+}
+
+#[test]
+fn a_deadline_that_counts_from_the_answer_is_found() {
+    let flaw = found_in_elections(|flaws| flaws.deadline_from_answer = true);
+    assert!(flaw.contains("believe that they lead"), "{flaw}");
+}
+
+#[test]
+fn a_guard_without_its_session_is_found() {
+    let flaw = found_in_elections(|flaws| flaws.guard_without_session = true);
+    assert!(flaw.contains("has ended"), "{flaw}");
+}
+
+#[test]
+fn a_warden_that_counts_on_after_a_pause_is_found() {
+    let mut flaws = Flaws::default();
+    flaws.warden_counts_on = true;
+    let found = (0..1000).find_map(|seed| simulate(seed, |world| suspension(world, flaws)).0.err());
+    assert!(found.expect("it is found").contains("robbed of its session"));
 }

@@ -4,8 +4,9 @@ use std::cell::Cell;
 
 use tenure_sim::{
     for_each_seed,
-    scenario::{Following, bank, followers, lanes},
+    scenario::{Elected, Following, bank, elections, followers, lanes, suspension},
 };
+use tenure_cluster::Flaws;
 use tenure_store::Lane;
 
 const SEEDS: std::ops::Range<u64> = 0..1000;
@@ -46,4 +47,37 @@ fn followers_see_the_last_change() {
     for_each_seed(SEEDS, |world| async {
         followers(world, Following::WatchThenRead).await.unwrap();
     });
+}
+
+/// So many that they are split over several tests, which run side by side.
+fn elections_from(seeds: std::ops::Range<u64>) {
+    let total = Cell::new(Elected::default());
+    let count = seeds.end - seeds.start;
+    for_each_seed(seeds, |world| async {
+        let elected = elections(world, Flaws::default()).await.unwrap();
+        let mut sum = total.get();
+        sum.won += elected.won;
+        sum.worked += elected.worked;
+        sum.refused += elected.refused;
+        total.set(sum);
+    });
+    let seen = total.get();
+    if std::env::var_os("TENURE_SEED").is_none() {
+        assert!(seen.won > 4 * count && seen.worked > 50 * count && seen.refused > count, "too calm: {seen:?}");
+    }
+}
+
+#[test]
+fn one_leads_at_a_time_in_the_first_seeds() {
+    elections_from(0..5000);
+}
+
+#[test]
+fn one_leads_at_a_time_in_the_other_seeds() {
+    elections_from(5000..10_000);
+}
+
+#[test]
+fn a_common_pause_ends_no_session() {
+    for_each_seed(SEEDS, |world| async { suspension(world, Flaws::default()).await.unwrap() });
 }

@@ -77,14 +77,19 @@ impl Candidacy {
             () = answer.closed() => None,
             won = self.wait() => Some(won),
         };
-        self.leave_queue().await;
-        match won {
+        // Whoever waits for the office should not wait for the rest.
+        let won = match won {
             Some(won) => {
                 if let Err(Ok(grant)) = answer.send(won) {
                     self.standing.desk.release_later(grant);
                 }
+                true
             }
-            None => self.give_up_if_won().await,
+            None => false,
+        };
+        self.leave_queue().await;
+        if !won {
+            self.give_up_if_won().await;
         }
     }
 
@@ -168,21 +173,20 @@ impl Candidacy {
             // We were put into the office, and may have lost it since; or another task here shared our place.
             (self.ticket, self.watching) = (None, None);
         }
-        if let Some((key, _)) = &self.ticket
-            && let Some(ahead) = queue::before(&node, &self.election, key).await?
-            && self.free_looks < FREE_LOOKS
-        {
-            return Ok(Err(Obstacle::Ahead(ahead.key, ahead.session)));
-        }
-        let ticket = self.ticket.as_ref().map(|(key, _)| key.clone());
+        let ahead = match &self.ticket {
+            Some((key, _)) => queue::before(&node, &self.election, key).await?,
+            None => None,
+        };
+        let ahead = ahead.filter(|_| self.free_looks < FREE_LOOKS);
+        // Also when it is not our turn: somebody may have put us into the office by a place that we no longer know of.
+        let ticket = self.ticket.as_ref().filter(|_| ahead.is_none()).map(|(key, _)| key.clone());
         let blocked = match desk.claim(&self.election, ticket).await? {
-            Claimed::Granted(grant) => {
-                // The claim has taken our place out of the queue, or whoever put us into the office has.
-                self.ticket = None;
-                return Ok(Ok(grant));
-            }
+            Claimed::Granted(grant) => return Ok(Ok(grant)),
             Claimed::Denied(blocked) => blocked,
         };
+        if let Some(ahead) = ahead {
+            return Ok(Err(Obstacle::Ahead(ahead.key, ahead.session)));
+        }
         if self.ticket.is_none() {
             self.entering = Some(session.clone());
             let key = queues.enter(&self.election, session, self.priority).await?;
@@ -205,7 +209,8 @@ impl Candidacy {
         let free = matches!(woken, Woken::SlowLook) && self.is_free().await;
         self.free_looks = if free { self.free_looks + 1 } else { 0 };
         if matches!(woken, Woken::SessionChanged) {
-            self.forget_session();
+            // Our place stays ours, should the session go on.
+            (self.watching, self.free_looks) = (None, 0);
         }
     }
 

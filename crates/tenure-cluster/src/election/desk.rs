@@ -484,16 +484,22 @@ impl Clerk {
                 rest.push(plan);
                 continue;
             }
-            match plan.request.wish {
-                // The successor that was named is not there any more; nothing has happened.
-                Wish::Release { grant, to: Some(to), answer }
-                    if *key != grant.office(&self.node.keys) && !plan.request.doubt =>
-                {
-                    let election = grant.election.clone();
-                    let _ = answer.send(Err(ClusterError::NoCandidate { election, node: to.node }));
+            let Request { election, wish, doubt } = plan.request;
+            let wish = match wish {
+                Wish::Release { grant, to: Some(to), answer } if *key != grant.office(&self.node.keys) => {
+                    // The successor that was named is not there any more.
+                    if !doubt {
+                        let _ = answer.send(Err(ClusterError::NoCandidate { election, node: to.node }));
+                        continue;
+                    }
+                    // But an earlier copy may be under way: the leadership can't be given back, so it goes to whoever waits.
+                    let words = format!("election {election} was to be handed over to {}, who is gone", to.node);
+                    let _ = answer.send(Err(ClusterError::OutcomeUnknown(Reason::new(words))));
+                    Wish::Release { grant, to: None, answer: oneshot::channel().0 }
                 }
-                wish => self.again.push_back(Request { wish, ..plan.request }),
-            }
+                wish => wish,
+            };
+            self.again.push_back(Request { election, wish, doubt });
         }
         rest
     }

@@ -81,7 +81,11 @@ impl Leadership {
     /// What must hold for a commit in this term's name: add it to any commit on the same store.
     #[must_use]
     pub fn guard(&self) -> Vec<Check> {
-        self.grant.guard(&self.node.keys)
+        let mut guard = self.grant.guard(&self.node.keys);
+        if self.node.settings.flaws().guard_without_session {
+            guard.pop();
+        }
+        guard
     }
 
     /// This commit, applied only if this term is current when it is.

@@ -3,7 +3,8 @@
 //! # What it promises
 //! - **A message is from one session to one session.** It is never delivered to a later incarnation of the node that it was for, and nothing from an
 //!   earlier incarnation of a sender is delivered once the receiver's membership shows a later one.
-//! - **Order.** Messages from one session to another on one topic are received in the order in which they were sent, whatever breaks in between, and none twice.
+//! - **Order.** Messages from one session to another on one topic are received in the order in which they were sent, whatever breaks in between.
+//! - **Once.** What was delivered is not delivered again, as long as its id is remembered: for [`LinkSettings::duplicates_window`], and among the last 65,536.
 //! - **Confirmation.** A message counts as delivered when it is in the inbox of a subscription at the peer, and the sender is told for each peer what came of it.
 //! - **Nobody waits for another.** Each peer has a link, a queue and a deadline of its own; one that hangs or is dead delays no message to any other.
 //! - **Bounded memory.** Every queue has a limit in messages and in bytes; what does not fit is refused, and whoever sent it is told.

@@ -15,6 +15,9 @@ use tokio::sync::{broadcast, watch};
 use super::{Beat, Evidence, Session, end, join};
 use crate::{Cause, ClusterError, Event, Member, MemberState, node::Node, testator::Testator};
 
+/// After so many renewals a node looks how it is recorded, though nothing says that it is suspected.
+const RENEWALS_BETWEEN_LOOKS: u64 = 10;
+
 /// What a keeper shares with the rest of its node.
 #[derive(Clone, Debug)]
 pub(crate) struct Keeping {
@@ -98,6 +101,9 @@ impl Keeper {
         metrics::counter!("tenure_sessions_begun_total", "node" => settings.node.to_string()).increment(1);
         // Counted from when it began, whenever this is reached.
         let (mut renewals, mut confirmed) = (0, env.now());
+        // Whether wardens may have recorded the member as suspect. By their clocks and looks that can be a little before the window is over by ours.
+        let mut doubted = false;
+        let late = (settings.renewal_interval + settings.liveness_window) / 2;
         let mut next = env.now().after(settings.renewal_interval);
         loop {
             env.sleep(next - env.now()).await;
@@ -105,8 +111,10 @@ impl Keeper {
             match self.renew(session, renewals + 1).await {
                 Renewal::Done => {
                     renewals += 1;
-                    self.renewed(session, sent, confirmed, renewals).await;
+                    let sent = if settings.flaws().deadline_from_answer { env.now() } else { sent };
+                    doubted |= sent - confirmed > late;
                     confirmed = sent;
+                    doubted = self.renewed(session, sent, renewals, doubted).await;
                     // Nodes that started together should not stay in step.
                     next = sent.after(settings.renewal_interval - env.random_time(settings.renewal_interval / 10));
                 }
@@ -145,7 +153,8 @@ impl Keeper {
         renewal
     }
 
-    async fn renewed(&self, session: &Session, sent: Moment, before: Moment, renewals: u64) {
+    /// A renewal that was sent at that moment, so long after the one before, has succeeded. Returns whether the member may still be seen as suspect.
+    async fn renewed(&self, session: &Session, sent: Moment, renewals: u64, doubted: bool) -> bool {
         let name = self.node.settings.node.to_string();
         metrics::histogram!("tenure_session_left_seconds", "node" => name.clone()).record(session.remaining());
         if session.extend(sent, renewals) {
@@ -153,12 +162,15 @@ impl Keeper {
             tracing::warn!(session = %session.id(), "the session had lapsed, and goes on: nobody had ended it");
             self.tell(Event::Resumed { session: session.id() });
         }
-        if sent - before > self.node.settings.liveness_window
-            && let Err(error) = self.clear_suspicion(session).await
-        {
-            // The next renewal that comes late tries again; suspicion alone takes nothing away.
+        if !doubted && !renewals.is_multiple_of(RENEWALS_BETWEEN_LOOKS) {
+            return false;
+        }
+        let clearing = self.node.env.timeout(self.node.request_time(), self.clear_suspicion(session)).await;
+        if let Ok(Err(error)) = &clearing {
+            // Suspicion takes nothing away; the next renewal tries again.
             tracing::debug!(%error, "could not record that the member is live");
         }
+        !matches!(clearing, Ok(Ok(())))
     }
 
     /// Wardens may have recorded this member as suspect.

@@ -3,8 +3,14 @@
 mod conserved;
 mod converged;
 mod exactly_once;
+mod offices;
+mod one_leader;
+mod spared;
 
 pub use conserved::Conserved;
 pub(crate) use conserved::balance;
 pub use converged::Converged;
 pub use exactly_once::{ExactlyOnce, Outcome};
+pub use offices::{Offices, WORK, work};
+pub use one_leader::OneLeader;
+pub use spared::Spared;

@@ -1,8 +1,10 @@
 //! Fleets at work under faults: what runs from a thousand seeds.
 
 mod bank;
+mod elections;
 mod followers;
 mod lanes;
+mod suspension;
 
 use std::time::Duration;
 
@@ -11,8 +13,10 @@ use tenure_store::{Faults, Retry};
 use crate::{Node, World};
 
 pub use bank::bank;
+pub use elections::{Elected, elections};
 pub use followers::{Following, followers};
 pub use lanes::{Runner, Told, lanes};
+pub use suspension::suspension;
 
 /// How long everything may take to settle once there are no faults any more: longer than any late commit, waking or retry.
 pub const CALM: Duration = Duration::from_secs(60);
