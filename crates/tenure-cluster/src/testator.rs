@@ -43,6 +43,17 @@ impl Testator {
         Ok(())
     }
 
+    /// Returns when the will is not kept any more, because somebody killed the process that kept it; never, if there is none.
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends the wait.
+    pub(crate) async fn lost(&mut self) {
+        let Some(kept) = &mut self.kept else { return std::future::pending().await };
+        let error = kept.lost(&self.node.env).await;
+        tracing::warn!(%error, node = %self.node.settings.node, "the last will was lost: it is made anew");
+        self.kept = None;
+    }
+
     /// After a goodbye there is nothing left to be done.
     pub(crate) async fn revoke(self) {
         if let Some(kept) = self.kept {

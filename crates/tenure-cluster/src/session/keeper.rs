@@ -46,6 +46,14 @@ enum Renewal {
     Ended,
 }
 
+/// Returns when the last will was lost; never, if there is none.
+async fn lost(testator: &mut Option<Testator>) {
+    match testator {
+        Some(testator) => testator.lost().await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Returns when it is.
 async fn wanted(leave: &mut watch::Receiver<bool>) {
     // The sender lives as long as its keeper.
@@ -106,7 +114,16 @@ impl Keeper {
         let late = (settings.renewal_interval + settings.liveness_window) / 2;
         let mut next = env.now().after(settings.renewal_interval);
         loop {
-            env.sleep(next - env.now()).await;
+            tokio::select! {
+                biased;
+                () = lost(&mut self.testator) => {
+                    if let Some(testator) = &mut self.testator {
+                        testator.bequeath(session.id()).await;
+                    }
+                    continue;
+                }
+                () = env.sleep(next - env.now()) => {}
+            }
             let sent = env.now();
             match self.renew(session, renewals + 1).await {
                 Renewal::Done => {

@@ -3,10 +3,22 @@
 #![allow(dead_code, reason = "not every test uses all of it")]
 #![allow(clippy::unwrap_used, reason = "a test tells what it found by panicking")]
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    future::Future,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
+use async_trait::async_trait;
 use tenure_cluster::{Cluster, ClusterError, Settings};
-use tenure_store::{Env, Faults, Faulty, Gate, MemoryStore, Store};
+use tenure_store::{
+    Commit, CommitError, Env, Faults, Faulty, Gate, Limits, MemoryStore, Range, Read, Receipt, Snapshot, Store,
+    StoreError, Watch,
+};
 
 /// What all nodes of a test share.
 #[derive(Clone)]
@@ -54,5 +66,56 @@ impl Fleet {
     pub(crate) async fn soon<T>(&self, what: &str, seconds: u64, future: impl Future<Output = T>) -> T {
         let waited = self.env.timeout(Duration::from_secs(seconds), future).await;
         waited.unwrap_or_else(|_| panic!("{what} took longer than {seconds} s"))
+    }
+}
+
+/// A store that counts what is asked of it.
+#[derive(Debug, Default)]
+pub(crate) struct Counted {
+    store: MemoryStore,
+    reads: AtomicU64,
+    commits: AtomicU64,
+}
+
+impl Counted {
+    /// A fleet on such a store, and the store.
+    pub(crate) fn fleet() -> (Fleet, Arc<Counted>) {
+        let counted = Arc::new(Counted::default());
+        (Fleet { store: Arc::clone(&counted) as Arc<dyn Store>, ..Fleet::new() }, counted)
+    }
+
+    pub(crate) fn commits(&self) -> u64 {
+        self.commits.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn all(&self) -> u64 {
+        self.commits() + self.reads.load(Ordering::SeqCst)
+    }
+}
+
+impl fmt::Display for Counted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.store.fmt(f)
+    }
+}
+
+#[async_trait]
+impl Store for Counted {
+    async fn read(&self, reads: Vec<Read>) -> Result<Snapshot, StoreError> {
+        self.reads.fetch_add(1, Ordering::SeqCst);
+        self.store.read(reads).await
+    }
+
+    async fn commit(&self, commit: Commit) -> Result<Receipt, CommitError> {
+        self.commits.fetch_add(1, Ordering::SeqCst);
+        self.store.commit(commit).await
+    }
+
+    fn watch(&self, range: Range) -> Watch {
+        self.store.watch(range)
+    }
+
+    fn limits(&self) -> Limits {
+        self.store.limits()
     }
 }
