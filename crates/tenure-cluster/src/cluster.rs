@@ -16,9 +16,9 @@ use crate::{
     peer::{BoundLinks, Links},
     session::{Keeper, Keeping, join},
     sweeper::Sweeper,
-    warden::Warden,
     testator::Testator,
     view::View,
+    warden::Warden,
 };
 
 /// How many events of sessions are kept for a listener that is slow: far more than happen in a ttl.

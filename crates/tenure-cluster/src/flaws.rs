@@ -3,6 +3,7 @@
 /// Mistakes that a node makes on purpose. All are off, and can be turned on only with the feature `flaws`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
+#[cfg_attr(not(feature = "flaws"), allow(unreachable_pub, reason = "public only with the feature"))]
 pub struct Flaws {
     /// The deadline of a session counts from the answer to a renewal, not from before it was sent.
     pub deadline_from_answer: bool,

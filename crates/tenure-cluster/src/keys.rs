@@ -120,7 +120,9 @@ impl Keys {
     pub(crate) fn place_of(key: &Key) -> Result<Place, StoreError> {
         let place = || {
             let tuple = Tuple::decode(key).ok()?;
-            let [.., Part::Int(rank), Part::Int(ticket), Part::Bytes(id)] = tuple.parts() else { return None };
+            let [.., Part::Int(rank), Part::Int(ticket), Part::Bytes(id)] = tuple.parts() else {
+                return None;
+            };
             Some(Place {
                 priority: i32::try_from(-i64::try_from(*rank).ok()?).ok()?,
                 ticket: u64::try_from(*ticket).ok()?,
@@ -174,7 +176,8 @@ mod tests {
     fn keys_of_the_longest_names_fit_every_store() {
         let name: Name = "x".repeat(Name::BYTES_MAX).parse().unwrap();
         let keys = Keys::new(&name);
-        let place = Place { priority: i32::MIN, ticket: u64::MAX, session: SessionId::random(&Env::system()) };
+        let place =
+            Place { priority: i32::MIN, ticket: u64::MAX, session: SessionId::random(&Env::system()) };
         assert!(keys.candidate(&name, &place).len() <= tenure_store::Limits::KEY_BYTES_MAX);
     }
 }

@@ -18,11 +18,7 @@ use std::{
 
 use tenure_store::{Entry, EntryId, Name, Read, StoreError, StoreExt as _, Watch};
 
-use crate::{
-    Cause, Keys, Member, MemberState, SessionId,
-    node::Node,
-    session::Beat,
-};
+use crate::{Cause, Keys, Member, MemberState, SessionId, node::Node, session::Beat};
 
 /// How many entries of the log are read again: more than can be under way at once while later ones are seen.
 const OVERLAP: usize = 64;

@@ -123,13 +123,21 @@ impl Settings {
         let Self { ttl, renewal_interval: interval, liveness_window: window, .. } = *self;
         let rule = |holds: bool, rule: &str, advice: &str| {
             let found = format!("ttl {ttl:?}, renewal_interval {interval:?}, liveness_window {window:?}");
-            if holds { Ok(()) } else { Err(refused(format!("{rule} must hold, but there is {found}: {advice}"))) }
+            if holds {
+                Ok(())
+            } else {
+                Err(refused(format!("{rule} must hold, but there is {found}: {advice}")))
+            }
         };
         rule(ttl >= Self::TTL_MIN, "ttl >= 1 s", "use a longer ttl")?;
         rule(ttl <= Self::TTL_MAX, "ttl <= 24 h", "use a shorter ttl")?;
         rule(!interval.is_zero(), "renewal_interval > 0", "a third of the ttl is usual")?;
         rule(interval * 2 < ttl, "renewal_interval x 2 < ttl", "renew more often, or use a longer ttl")?;
-        rule(interval < window, "renewal_interval < liveness_window", "renew more often, or use a longer window")?;
+        rule(
+            interval < window,
+            "renewal_interval < liveness_window",
+            "renew more often, or use a longer window",
+        )?;
         rule(window < ttl, "liveness_window < ttl", "use a shorter window, or a longer ttl")?;
         if let Some(machine) = &self.machine {
             machine.parse::<Name>()?;

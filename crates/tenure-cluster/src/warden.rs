@@ -16,6 +16,9 @@
 //! 3. Past the liveness window, the member is recorded as suspect.
 //! 4. Past the ttl and the margin, the warden commits: ended, if the beat is still in that version.
 //!
+//! The gauge `tenure_member_last_heartbeat_timestamp_seconds`, with the label `node`, tells when a member that is watched was last seen renewed, by the
+//! wall clock of this node.
+//!
 //! # What it never does
 //! It compares no clocks, and it never takes a beat's word for when it was written.
 
@@ -136,6 +139,9 @@ impl Warden {
             if let Some(watched) = self.watched.get_mut(&id) {
                 if watched.beat != beat {
                     (watched.beat, watched.since, watched.suspected) = (beat, seen, false);
+                    let node = watched.identity.node.to_string();
+                    metrics::gauge!("tenure_member_last_heartbeat_timestamp_seconds", "node" => node)
+                        .set(self.node.env.unix_time().as_secs_f64());
                 }
             } else if let Some(identity) = identities.get(&id) {
                 let identity = identity.clone();
@@ -198,7 +204,8 @@ impl Warden {
             .collect();
         for (id, watched) in due {
             if asked > watched.end() {
-                self.bounded(end(&self.node, id, Evidence::Unrenewed(watched.beat), Cause::Expired)).await??;
+                self.bounded(end(&self.node, id, Evidence::Unrenewed(watched.beat), Cause::Expired))
+                    .await??;
                 self.watched.remove(&id);
             } else {
                 self.bounded(self.suspect(id, &watched)).await??;

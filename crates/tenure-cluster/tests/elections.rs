@@ -294,8 +294,5 @@ async fn leaving_gives_everything_up_at_once() {
     a.cluster.leave().await;
     assert!(first.remaining().is_zero());
     assert_eq!(fleet.soon("the next", 1, waiting).await.unwrap().term(), Term(2));
-    assert!(matches!(
-        a.cluster.election("e").unwrap().campaign().await,
-        Err(ClusterError::Left)
-    ));
+    assert!(matches!(a.cluster.election("e").unwrap().campaign().await, Err(ClusterError::Left)));
 }

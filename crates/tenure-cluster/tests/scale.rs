@@ -65,7 +65,7 @@ async fn a_resignation_wakes_one_of_a_thousand_candidates() {
     first.resign().await.unwrap();
     let resigning = counts.commits() - commits;
     fleet.env.sleep(Duration::from_millis(1)).await;
-    let woken = (counts.all() - requests) as i64 - quiet as i64 / 1000;
+    let woken = (counts.all() - requests).saturating_sub(quiet / 1000);
     eprintln!("a resignation among 1,000 candidates: {resigning} commits, {woken} requests in all");
     assert!(resigning <= 3 && woken < 40, "{resigning} commits, {woken} requests");
     let won = tasks.iter().filter(|task| task.is_finished()).count();
@@ -136,7 +136,9 @@ async fn watching_a_thousand_members_costs_reads_by_the_change_and_not_by_the_he
     let before = counts.all();
     fleet.sleep(300).await;
     let a_node_and_interval = (counts.all() - before) as f64 / NODES as f64 / 60.0;
-    eprintln!("{NODES} nodes that watch each other at rest: {a_node_and_interval:.2} requests a node and interval");
+    eprintln!(
+        "{NODES} nodes that watch each other at rest: {a_node_and_interval:.2} requests a node and interval"
+    );
     assert!(a_node_and_interval < 4.0, "{a_node_and_interval}");
     let before = counts.all();
     let newcomer = fleet.join("newcomer").await;

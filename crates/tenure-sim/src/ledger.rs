@@ -4,9 +4,7 @@ use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use tenure_store::{
-    Commit, CommitError, Limits, Range, Read, Receipt, Snapshot, Store, StoreError, Watch,
-};
+use tenure_store::{Commit, CommitError, Limits, Range, Read, Receipt, Snapshot, Store, StoreError, Watch};
 
 /// Sees every commit that took effect.
 pub trait Auditor: Send + 'static {

@@ -1,11 +1,11 @@
 //! Planted bugs, each of which a few hundred seeds must find: the scenarios are not blind.
 
+use tenure_cluster::Flaws;
 use tenure_sim::{
     Node,
     scenario::{Following, Runner, elections, followers, lanes, suspension},
     simulate,
 };
-use tenure_cluster::Flaws;
 use tenure_store::{Check, Commit, CommitError, Key, LaneError, Store, StoreExt as _, Version};
 
 const SEEDS: u64 = 300;

@@ -1,12 +1,14 @@
-//! Every scenario, from a thousand seeds.
+//! Every scenario, from a thousand seeds or more.
+
+#![allow(clippy::unwrap_used, reason = "a test tells what it found by panicking")]
 
 use std::cell::Cell;
 
+use tenure_cluster::Flaws;
 use tenure_sim::{
     for_each_seed,
     scenario::{Elected, Following, bank, elections, followers, lanes, suspension},
 };
-use tenure_cluster::Flaws;
 use tenure_store::Lane;
 
 const SEEDS: std::ops::Range<u64> = 0..1000;
@@ -63,7 +65,10 @@ fn elections_from(seeds: std::ops::Range<u64>) {
     });
     let seen = total.get();
     if std::env::var_os("TENURE_SEED").is_none() {
-        assert!(seen.won > 4 * count && seen.worked > 50 * count && seen.refused > count, "too calm: {seen:?}");
+        assert!(
+            seen.won > 4 * count && seen.worked > 50 * count && seen.refused > count,
+            "too calm: {seen:?}"
+        );
     }
 }
 

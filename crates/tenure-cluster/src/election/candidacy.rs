@@ -117,7 +117,12 @@ impl Candidacy {
         let key = node.keys.election(&self.election);
         loop {
             let own = session.borrow().id();
-            match node.store.get(&key).await.map(|found| found.map(|found| Office::decode(&key, &found.value))) {
+            match node
+                .store
+                .get(&key)
+                .await
+                .map(|found| found.map(|found| Office::decode(&key, &found.value)))
+            {
                 Ok(Some(Ok(Office { holder: Some(holder), .. }))) if holder.session == own => {
                     // Claiming what is ours grants it, if no other task here has it; and then it is given up.
                     if let Ok(Claimed::Granted(grant)) = desk.claim(&self.election, None).await {

@@ -215,7 +215,8 @@ impl Clerk {
     /// What is served next: one request an election, since the next one depends on it.
     fn take(&mut self) -> Vec<Request> {
         let limits = self.node.store.limits();
-        let most = BATCH_MAX.min(limits.read_questions / 2).min((limits.commit_operations - 1) / OPERATIONS_MAX);
+        let most =
+            BATCH_MAX.min(limits.read_questions / 2).min((limits.commit_operations - 1) / OPERATIONS_MAX);
         while self.again.len() < 2 * most
             && let Ok(request) = self.waiting.try_recv()
         {
@@ -265,8 +266,10 @@ impl Clerk {
                 None => (Office::default(), None),
             };
             let queue = &snapshot.range(2 * index + 1).items;
-            let heads: Vec<Candidate> =
-                queue.iter().map(|item| Candidate::decode(&item.key, &item.value)).collect::<Result<_, _>>()?;
+            let heads: Vec<Candidate> = queue
+                .iter()
+                .map(|item| Candidate::decode(&item.key, &item.value))
+                .collect::<Result<_, _>>()?;
             facts.present.extend(heads.iter().map(|head| (head.session, false)));
             if let Some(holder) = &office.holder {
                 facts.present.insert(holder.session, false);
@@ -291,10 +294,8 @@ impl Clerk {
         let ids: Vec<SessionId> = facts.present.keys().copied().collect();
         for ids in ids.chunks((self.node.store.limits().read_questions / 2).max(1)) {
             let reads = ids.iter().map(|id| Read::Key(keys.session(*id)));
-            let members: Vec<(SessionId, Key)> = ids
-                .iter()
-                .filter_map(|id| holders.get(id).map(|node| (*id, keys.member(node))))
-                .collect();
+            let members: Vec<(SessionId, Key)> =
+                ids.iter().filter_map(|id| holders.get(id).map(|node| (*id, keys.member(node)))).collect();
             let reads = reads.chain(members.iter().map(|(_, key)| Read::Key(key.clone())));
             let snapshot = self.bounded(self.node.store.read(reads.collect())).await??;
             for (index, id) in ids.iter().enumerate() {
@@ -327,7 +328,8 @@ impl Clerk {
                 self.decide_claim(claim, office, *version, heads, facts, hold)
             }
             Wish::Release { grant, to, answer } => {
-                let held = *version == Some(grant.version) && grant.hold.session().id() == hold.session().id();
+                let held =
+                    *version == Some(grant.version) && grant.hold.session().id() == hold.session().id();
                 if !held {
                     // It has passed on already: by this release, if that is in doubt, or by somebody else.
                     self.grants.leave(&grant);
@@ -335,7 +337,13 @@ impl Clerk {
                     let _ = answer.send(if fenced { Err(fenced_error(&grant)) } else { Ok(()) });
                     return None;
                 }
-                Some(self.plan_release(Release { election, grant, to, answer, doubt }, office, heads, facts, hold))
+                Some(self.plan_release(
+                    Release { election, grant, to, answer, doubt },
+                    office,
+                    heads,
+                    facts,
+                    hold,
+                ))
             }
         }
     }
@@ -368,7 +376,8 @@ impl Clerk {
         let end = office.holder.as_ref().and_then(|holder| facts.causes.get(&holder.session).copied());
         let next = office.pass_to(self.holder(own), TermEnd::SessionEnded(end));
         let key = self.node.keys.election(&claim.election);
-        let check = version.map_or(Check::Absent(key.clone()), |version| Check::Version(key.clone(), version));
+        let check =
+            version.map_or(Check::Absent(key.clone()), |version| Check::Version(key.clone(), version));
         let mut writes = vec![Write::Set(key, next.encode())];
         writes.extend(claim.ticket.clone().map(Write::Delete));
         remove_dead(&mut writes, heads, facts);
@@ -493,7 +502,8 @@ impl Clerk {
                         continue;
                     }
                     // But an earlier copy may be under way: the leadership can't be given back, so it goes to whoever waits.
-                    let words = format!("election {election} was to be handed over to {}, who is gone", to.node);
+                    let words =
+                        format!("election {election} was to be handed over to {}, who is gone", to.node);
                     let _ = answer.send(Err(ClusterError::OutcomeUnknown(Reason::new(words))));
                     Wish::Release { grant, to: None, answer: oneshot::channel().0 }
                 }
@@ -568,10 +578,8 @@ struct Release {
 /// Candidates whose sessions have ended are in the way of others.
 fn remove_dead(writes: &mut Vec<Write>, heads: &[Candidate], facts: &Facts) {
     let dead = heads.iter().filter(|head| !facts.is_present(head.session));
-    let dead: Vec<Write> = dead
-        .map(|head| Write::Delete(head.key.clone()))
-        .filter(|delete| !writes.contains(delete))
-        .collect();
+    let dead: Vec<Write> =
+        dead.map(|head| Write::Delete(head.key.clone())).filter(|delete| !writes.contains(delete)).collect();
     writes.extend(dead);
 }
 

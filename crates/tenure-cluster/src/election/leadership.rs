@@ -103,11 +103,9 @@ impl Leadership {
         let commit = self.guarded(Commit::new().set(key, payload::encode(self.term(), &payload.into())));
         match self.node.store.commit(commit).await {
             Ok(_) => Ok(()),
-            Err(CommitError::Conflict(Conflict::Check { .. })) => Err(ClusterError::Fenced(Reason::new(format!(
-                "term {} of election {} is over",
-                self.term(),
-                self.election()
-            )))),
+            Err(CommitError::Conflict(Conflict::Check { .. })) => Err(ClusterError::Fenced(Reason::new(
+                format!("term {} of election {} is over", self.term(), self.election()),
+            ))),
             Err(error) => Err(error.into()),
         }
     }

@@ -178,6 +178,10 @@ impl Election {
                 Err(error) => return Err(error.into()),
             }
         }
-        Err(StoreError::unavailable(format!("election {} changed at every try to depose its leader: try again", self.name)).into())
+        Err(StoreError::unavailable(format!(
+            "election {} changed at every try to depose its leader: try again",
+            self.name
+        ))
+        .into())
     }
 }

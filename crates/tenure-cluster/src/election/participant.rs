@@ -32,11 +32,17 @@ pub struct Participant {
 }
 
 impl Participant {
-    pub(crate) fn start(election: Election, priority: i32, role: Role, callbacks: Arc<dyn Callbacks>) -> Self {
+    pub(crate) fn start(
+        election: Election,
+        priority: i32,
+        role: Role,
+        callbacks: Arc<dyn Callbacks>,
+    ) -> Self {
         let role = watch::Sender::new(role);
         let (tell, leading) = watch::channel(None);
         let env = election.standing.node.env.clone();
-        let participation = Participation { election, priority, role: role.subscribe(), leading: tell, callbacks };
+        let participation =
+            Participation { election, priority, role: role.subscribe(), leading: tell, callbacks };
         Self { role, leading, task: env.spawn(participation.run()) }
     }
 

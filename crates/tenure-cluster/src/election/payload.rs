@@ -14,7 +14,5 @@ pub(crate) fn encode(term: Term, payload: &[u8]) -> Bytes {
 
 /// The payload and the term in which it was published.
 pub(crate) fn decode(key: &Key, value: &[u8]) -> Result<(Term, Bytes), StoreError> {
-    Decoder::all(key, value, FORMAT, |from| {
-        Ok((Term(from.number()?), Bytes::copy_from_slice(from.bytes()?)))
-    })
+    Decoder::all(key, value, FORMAT, |from| Ok((Term(from.number()?), Bytes::copy_from_slice(from.bytes()?))))
 }

@@ -175,7 +175,11 @@ pub(crate) async fn withdraw(node: &Node, key: &Key) {
 }
 
 /// Who stands right before this place and has a session; those without are taken out on the way.
-pub(crate) async fn before(node: &Node, election: &Name, own: &Key) -> Result<Option<Candidate>, CommitError> {
+pub(crate) async fn before(
+    node: &Node,
+    election: &Name,
+    own: &Key,
+) -> Result<Option<Candidate>, CommitError> {
     let start = node.keys.candidates(election).start().clone();
     let ahead = scan(node, &Range::Between { start, end: own.clone() }).await?;
     for candidate in ahead.into_iter().rev() {

@@ -91,7 +91,11 @@ async fn build(
         Some(found) => {
             let record = Member::decode(&member, &found.value)?;
             let check = Check::Version(member.clone(), found.version);
-            if record.session == id { turn(node, commit.check(check), &member, &record, cause) } else { commit }
+            if record.session == id {
+                turn(node, commit.check(check), &member, &record, cause)
+            } else {
+                commit
+            }
         }
         None => commit,
     };

@@ -61,7 +61,8 @@ async fn attempt(node: &Node, joining: &Joining, take_over: bool) -> Result<bool
         None => Check::Absent(key.clone()),
     };
     let now = node.env.unix_time();
-    let member = Member::joining(&node.settings, joining.id, node.owner.clone(), now, before.as_ref()).encode();
+    let member =
+        Member::joining(&node.settings, joining.id, node.owner.clone(), now, before.as_ref()).encode();
     let identity = Identity {
         node: node.settings.node.clone(),
         ttl: node.settings.ttl,

@@ -133,7 +133,8 @@ impl Keeper {
                     confirmed = sent;
                     doubted = self.renewed(session, sent, renewals, doubted).await;
                     // Nodes that started together should not stay in step.
-                    next = sent.after(settings.renewal_interval - env.random_time(settings.renewal_interval / 10));
+                    next = sent
+                        .after(settings.renewal_interval - env.random_time(settings.renewal_interval / 10));
                 }
                 Renewal::Failed(error) => {
                     tracing::debug!(session = %session.id(), %error, left = ?session.remaining(), "a renewal failed: it is tried again");
@@ -173,7 +174,8 @@ impl Keeper {
     /// A renewal that was sent at that moment, so long after the one before, has succeeded. Returns whether the member may still be seen as suspect.
     async fn renewed(&self, session: &Session, sent: Moment, renewals: u64, doubted: bool) -> bool {
         let name = self.node.settings.node.to_string();
-        metrics::histogram!("tenure_session_left_seconds", "node" => name.clone()).record(session.remaining());
+        metrics::histogram!("tenure_session_left_seconds", "node" => name.clone())
+            .record(session.remaining());
         if session.extend(sent, renewals) {
             metrics::counter!("tenure_session_lapses_total", "node" => name).increment(1);
             tracing::warn!(session = %session.id(), "the session had lapsed, and goes on: nobody had ended it");

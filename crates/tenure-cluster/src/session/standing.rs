@@ -210,8 +210,7 @@ mod tests {
 
     fn session() -> (Env, Session) {
         let env = Env::simulated(1);
-        let session =
-            Session::new(SessionId::random(&env), env.clone(), Duration::from_secs(10), env.now());
+        let session = Session::new(SessionId::random(&env), env.clone(), Duration::from_secs(10), env.now());
         tokio::spawn(session.clone().watch_deadline());
         (env, session)
     }
@@ -249,8 +248,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_renewal_that_came_too_late_is_a_lapse_though_no_timer_ran() {
         let env = Env::simulated(1);
-        let session =
-            Session::new(SessionId::random(&env), env.clone(), Duration::from_secs(10), env.now());
+        let session = Session::new(SessionId::random(&env), env.clone(), Duration::from_secs(10), env.now());
         let hold = session.hold();
         env.sleep(Duration::from_secs(60)).await;
         assert!(session.extend(env.now(), 1));

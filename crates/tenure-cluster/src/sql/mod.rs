@@ -93,7 +93,8 @@ mod tests {
     #[test]
     fn the_names_of_the_store_are_put_in_everywhere() {
         let text = postgres_guard("office").unwrap();
-        let rest = text.replace("tenure_guard", "").replace("than tenure:", "").replace("wherever tenure", "");
+        let rest =
+            text.replace("tenure_guard", "").replace("than tenure:", "").replace("wherever tenure", "");
         assert_eq!(rest.matches("tenure").count(), 1, "only the first part of every key: {rest}");
         assert!(rest.contains("\"tenure\", the cluster"));
         assert!(text.contains("convert_to('office', 'UTF8')") && text.contains("'office.guarded'"));
@@ -115,7 +116,8 @@ mod tests {
     #[test]
     fn messages_fit() {
         let texts = MYSQL.lines().filter_map(|line| line.split_once("MESSAGE_TEXT = '"));
-        let lengths: Vec<usize> = texts.map(|(_, text)| text.trim_end_matches("';").chars().count()).collect();
+        let lengths: Vec<usize> =
+            texts.map(|(_, text)| text.trim_end_matches("';").chars().count()).collect();
         let most_added = PREFIX_BYTES_MAX - "tenure_".len();
         assert!(lengths.len() == 3 && lengths.iter().all(|length| length + most_added <= 128), "{lengths:?}");
     }

@@ -15,7 +15,7 @@ main: BEGIN
     DECLARE v_term BIGINT UNSIGNED;
     DECLARE v_cluster VARCHAR(8);
     DECLARE v_found INT;
-    DECLARE v_flaw, v_message VARCHAR(512) CHARACTER SET utf8mb4;
+    DECLARE v_flaw, v_message VARCHAR(128) CHARACTER SET utf8mb4;
 
     -- Without a transaction there is no savepoint either.
     BEGIN
@@ -40,7 +40,6 @@ main: BEGIN
             );
     END IF;
 
-    -- Without a lock first: to lock a row that is not there would lock the place where it could be.
     SELECT LEFT(value, 25) INTO v_seen FROM tenure_kv WHERE name = v_office_key;
     IF v_seen IS NOT NULL THEN
         IF v_cluster = 'ON' THEN
@@ -68,15 +67,11 @@ main: BEGIN
                 v_root, 0x73657373696F6E, 0x0010, REPLACE(REPLACE(v_session, 0x01, 0x0102), 0x00, 0x0101), 0x00
             );
             -- It never changes, so that its presence is all there is to keep.
-            SELECT 1 INTO v_found FROM tenure_kv WHERE name = v_session_key;
-            IF v_found IS NOT NULL THEN
-                SET v_found = NULL;
-                IF v_cluster = 'ON' THEN
-                    UPDATE tenure_kv SET weight = weight + 1 WHERE name = v_session_key;
-                    UPDATE tenure_kv SET weight = weight - 1 WHERE name = v_session_key;
-                END IF;
-                SELECT 1 INTO v_found FROM tenure_kv WHERE name = v_session_key LOCK IN SHARE MODE;
+            IF v_cluster = 'ON' THEN
+                UPDATE tenure_kv SET weight = weight + 1 WHERE name = v_session_key;
+                UPDATE tenure_kv SET weight = weight - 1 WHERE name = v_session_key;
             END IF;
+            SELECT 1 INTO v_found FROM tenure_kv WHERE name = v_session_key LOCK IN SHARE MODE;
             IF v_found IS NULL THEN
                 SET v_flaw = 'the session of its holder has ended';
             END IF;
@@ -85,9 +80,11 @@ main: BEGIN
     IF v_flaw IS NULL THEN
         LEAVE main;
     END IF;
-    SET v_message = CONCAT('term ', COALESCE(a_term, 'NULL'), ' is not current: ', v_flaw, ', election ', COALESCE(QUOTE(a_election), 'NULL')),
-        v_message = LEFT(v_message, 128);
+    SET v_message = LEFT(CONCAT(
+            'term ', COALESCE(a_term, 'NULL'), ' is not current: ', v_flaw, ', election ', COALESCE(QUOTE(LEFT(a_election, 64)), 'NULL')
+        ), 128);
     -- An error alone would leave the transaction to whoever does not look at errors, and to the next START TRANSACTION, which commits it.
+    -- It would also leave locks where there is no row, in the way of new ones.
     ROLLBACK;
     SIGNAL SQLSTATE 'TN001' SET MESSAGE_TEXT = v_message;
 END

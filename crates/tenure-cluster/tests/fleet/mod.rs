@@ -16,8 +16,8 @@ use std::{
 use async_trait::async_trait;
 use tenure_cluster::{Cluster, ClusterError, Settings};
 use tenure_store::{
-    Commit, CommitError, Env, Faults, Faulty, Gate, Limits, MemoryStore, Range, Read, Receipt, Snapshot, Store,
-    StoreError, Watch,
+    Commit, CommitError, Env, Faults, Faulty, Gate, Limits, MemoryStore, Range, Read, Receipt, Snapshot,
+    Store, StoreError, Watch,
 };
 
 /// What all nodes of a test share.

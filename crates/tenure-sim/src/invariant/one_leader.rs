@@ -8,8 +8,11 @@ use tenure_cluster::Leadership;
 /// All leaderships that anybody holds. A node that stands still believes what it would believe if it went on at that instant.
 #[derive(Clone, Debug, Default)]
 pub struct OneLeader {
-    held: Arc<Mutex<Vec<(String, Weak<Leadership>)>>>,
+    held: Arc<Mutex<Vec<Held>>>,
 }
+
+/// A node and its leadership.
+type Held = (String, Weak<Leadership>);
 
 impl OneLeader {
     /// This node holds this leadership, for as long as it lives.
@@ -33,6 +36,10 @@ impl OneLeader {
                 leaders.push(format!("{node} in term {}", leadership.term()));
             }
         }
-        if leaders.len() > 1 { Err(format!("they all believe that they lead: {leaders:?}")) } else { Ok(leaders.len()) }
+        if leaders.len() > 1 {
+            Err(format!("they all believe that they lead: {leaders:?}"))
+        } else {
+            Ok(leaders.len())
+        }
     }
 }

@@ -120,7 +120,8 @@ impl Fleet {
         let gate = Gate::new();
         let speed = u32::try_from(self.world.env.random_in(96..105)).expect("a small number");
         let env = node.env.at_speed(speed).behind(&gate);
-        let mut settings = Settings::new(cluster().as_str(), &name).expect("names").with_ttl(TTL).with_flaws(self.flaws);
+        let mut settings =
+            Settings::new(cluster().as_str(), &name).expect("names").with_ttl(TTL).with_flaws(self.flaws);
         settings.proof_of_death = false;
         settings.take_over = true;
         let life = Life {
