@@ -122,7 +122,7 @@ impl Warden {
         !left.is_zero() && age <= self.gap_max()
     }
 
-    async fn look(&mut self) -> Result<(), CommitError> {
+    async fn look(&mut self) -> Result<(), StoreError> {
         let asked = self.node.env.now();
         let attentive = self.looked.is_some_and(|before| asked - before <= self.gap_max()) && self.renews();
         if !attentive && !self.node.settings.flaws().warden_counts_on {
@@ -195,7 +195,7 @@ impl Warden {
     }
 
     /// Suspects and ends whom the look that was asked for at this moment showed to be silent.
-    async fn judge(&mut self, asked: Moment) -> Result<(), CommitError> {
+    async fn judge(&mut self, asked: Moment) -> Result<(), StoreError> {
         let due: Vec<(SessionId, Watched)> = self
             .watched
             .iter()
@@ -203,15 +203,26 @@ impl Warden {
             .map(|(id, watched)| (*id, watched.clone()))
             .collect();
         for (id, watched) in due {
-            if asked > watched.end() {
-                self.bounded(end(&self.node, id, Evidence::Unrenewed(watched.beat), Cause::Expired))
-                    .await??;
-                self.watched.remove(&id);
-            } else {
-                self.bounded(self.suspect(id, &watched)).await??;
-                if let Some(watched) = self.watched.get_mut(&id) {
-                    watched.suspected = true;
+            let expired = asked > watched.end();
+            let judging = async {
+                if expired {
+                    end(&self.node, id, Evidence::Unrenewed(watched.beat), Cause::Expired).await.map(|_| ())
+                } else {
+                    self.suspect(id, &watched).await
                 }
+            };
+            match self.bounded(judging).await {
+                Ok(Ok(())) if expired => drop(self.watched.remove(&id)),
+                Ok(Ok(())) => {
+                    if let Some(watched) = self.watched.get_mut(&id) {
+                        watched.suspected = true;
+                    }
+                }
+                // What is wrong with one must not spare the others; the next look tries again.
+                Ok(Err(error)) => {
+                    tracing::warn!(session = %id, %error, "a silent session could not be dealt with");
+                }
+                Err(error) => return Err(error),
             }
         }
         Ok(())

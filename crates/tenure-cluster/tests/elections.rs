@@ -264,9 +264,10 @@ async fn a_participant_is_told_of_each_rise_and_fall_once() {
     let fleet = Fleet::new();
     let (a, b) = (fleet.join("a").await, fleet.join("b").await);
     let (ours, theirs) = (Arc::new(Log::default()), Arc::new(Log::default()));
-    let first = a.cluster.election("e").unwrap().participate(0, Role::Candidate, ours.clone());
+    let first = a.cluster.election("e").unwrap().participate(0, Role::Candidate, Arc::<Log>::clone(&ours));
     fleet.sleep(1).await;
-    let _second = b.cluster.election("e").unwrap().participate(0, Role::Candidate, theirs.clone());
+    let _second =
+        b.cluster.election("e").unwrap().participate(0, Role::Candidate, Arc::<Log>::clone(&theirs));
     fleet.sleep(1).await;
     first.set_role(Role::Observer);
     fleet.sleep(1).await;

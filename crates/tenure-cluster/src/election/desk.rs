@@ -15,7 +15,8 @@ use std::{
 };
 
 use tenure_store::{
-    Check, Commit, CommitError, Conflict, Key, Name, Read, Reason, StoreError, Version, Write,
+    Check, Commit, CommitError, Conflict, Item, Key, Name, Read, Reason, StoreError, Version, Versioned,
+    Write,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -175,10 +176,30 @@ pub(crate) struct Clerk {
 /// What the store says of the offices that are asked for.
 #[derive(Debug, Default)]
 struct Facts {
-    offices: Vec<(Office, Option<Version>)>,
-    heads: Vec<Vec<Candidate>>,
+    /// What is known of each office that is asked for, in order.
+    offices: Vec<Result<Known, StoreError>>,
     present: BTreeMap<SessionId, bool>,
     causes: BTreeMap<SessionId, Cause>,
+}
+
+/// One office, and who waits for it.
+#[derive(Clone, Debug)]
+struct Known {
+    office: Office,
+    version: Option<Version>,
+    heads: Vec<Candidate>,
+}
+
+impl Known {
+    fn decode(key: &Key, office: Option<&Versioned>, queue: &[Item]) -> Result<Self, StoreError> {
+        let (office, version) = match office {
+            Some(found) => (Office::decode(key, &found.value)?, Some(found.version)),
+            None => (Office::default(), None),
+        };
+        let heads =
+            queue.iter().map(|item| Candidate::decode(&item.key, &item.value)).collect::<Result<_, _>>()?;
+        Ok(Self { office, version, heads })
+    }
 }
 
 impl Facts {
@@ -261,22 +282,17 @@ impl Clerk {
         let mut facts = Facts::default();
         let mut holders = BTreeMap::new();
         for (index, key) in offices.iter().enumerate() {
-            let (office, version) = match snapshot.key(2 * index) {
-                Some(found) => (Office::decode(key, &found.value)?, Some(found.version)),
-                None => (Office::default(), None),
-            };
             let queue = &snapshot.range(2 * index + 1).items;
-            let heads: Vec<Candidate> = queue
-                .iter()
-                .map(|item| Candidate::decode(&item.key, &item.value))
-                .collect::<Result<_, _>>()?;
-            facts.present.extend(heads.iter().map(|head| (head.session, false)));
-            if let Some(holder) = &office.holder {
-                facts.present.insert(holder.session, false);
-                holders.insert(holder.session, holder.node.clone());
+            // A record that can't be read is the trouble of those who ask for it, and of nobody else.
+            let known = Known::decode(key, snapshot.key(2 * index), queue);
+            if let Ok(Known { office, heads, .. }) = &known {
+                facts.present.extend(heads.iter().map(|head| (head.session, false)));
+                if let Some(holder) = &office.holder {
+                    facts.present.insert(holder.session, false);
+                    holders.insert(holder.session, holder.node.clone());
+                }
             }
-            facts.offices.push((office, version));
-            facts.heads.push(heads);
+            facts.offices.push(known);
         }
         // Nobody who claims an office doubts that its own session exists: the commit checks it.
         facts.present.remove(&own);
@@ -319,17 +335,25 @@ impl Clerk {
 
     /// Answers what can be answered at once, and plans the rest.
     fn decide(&mut self, request: Request, index: usize, facts: &Facts, hold: &Hold) -> Option<Plan> {
-        let (office, version) = &facts.offices[index];
-        let heads = &facts.heads[index];
+        let known = match &facts.offices[index] {
+            Ok(known) => known,
+            Err(error) => {
+                if let Wish::Release { grant, .. } = &request.wish {
+                    self.grants.leave(grant);
+                }
+                request.wish.fail(error.clone().into());
+                return None;
+            }
+        };
         let Request { election, wish, doubt } = request;
         match wish {
             Wish::Claim { ticket, answer } => {
                 let claim = Claim { election, ticket, answer, doubt };
-                self.decide_claim(claim, office, *version, heads, facts, hold)
+                self.decide_claim(claim, known, facts, hold)
             }
             Wish::Release { grant, to, answer } => {
                 let held =
-                    *version == Some(grant.version) && grant.hold.session().id() == hold.session().id();
+                    known.version == Some(grant.version) && grant.hold.session().id() == hold.session().id();
                 if !held {
                     // It has passed on already: by this release, if that is in doubt, or by somebody else.
                     self.grants.leave(&grant);
@@ -337,27 +361,18 @@ impl Clerk {
                     let _ = answer.send(if fenced { Err(fenced_error(&grant)) } else { Ok(()) });
                     return None;
                 }
-                Some(self.plan_release(
-                    Release { election, grant, to, answer, doubt },
-                    office,
-                    heads,
-                    facts,
-                    hold,
-                ))
+                Some(self.plan_release(Release { election, grant, to, answer, doubt }, known, facts, hold))
             }
         }
     }
 
-    fn decide_claim(
-        &mut self,
-        claim: Claim,
-        office: &Office,
-        version: Option<Version>,
-        heads: &[Candidate],
-        facts: &Facts,
-        hold: &Hold,
-    ) -> Option<Plan> {
-        let own = hold.session().id();
+    fn decide_claim(&mut self, claim: Claim, known: &Known, facts: &Facts, hold: &Hold) -> Option<Plan> {
+        let (Known { office, heads, .. }, version, own) = (known, known.version, hold.session().id());
+        if hold.remaining().is_zero() && !claim.doubt {
+            let reason = Reason::new(format!("session {own} can't be trusted at present"));
+            let _ = claim.answer.send(Err(ClusterError::Fenced(reason)));
+            return None;
+        }
         if let (Some(holder), Some(version)) = (&office.holder, version)
             && facts.is_present(holder.session)
         {
@@ -391,14 +406,8 @@ impl Clerk {
         })
     }
 
-    fn plan_release(
-        &self,
-        release: Release,
-        office: &Office,
-        heads: &[Candidate],
-        facts: &Facts,
-        hold: &Hold,
-    ) -> Plan {
+    fn plan_release(&self, release: Release, known: &Known, facts: &Facts, hold: &Hold) -> Plan {
+        let Known { office, heads, .. } = known;
         let keys = &self.node.keys;
         let Release { election, grant, to, answer, doubt } = release;
         let key = keys.election(&election);

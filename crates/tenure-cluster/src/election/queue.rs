@@ -91,41 +91,52 @@ impl Usher {
         }
     }
 
-    async fn let_in(&mut self, mut batch: Vec<Entry>) {
-        // Those who went away meanwhile are not let in.
-        batch.retain(|entry| !entry.answer.is_closed());
-        let Some(first) = batch.first() else { return };
-        let session = first.session.clone();
-        match self.try_let_in(&batch, session.id()).await {
-            Ok(keys) => {
-                for (entry, key) in batch.into_iter().zip(keys) {
+    async fn let_in(&mut self, batch: Vec<Entry>) {
+        let mut placed = Vec::new();
+        let mut commit = Commit::new();
+        for entry in batch {
+            // Those who went away meanwhile are not let in.
+            if entry.answer.is_closed() {
+                continue;
+            }
+            match self.place(&entry).await {
+                Ok((key, there)) => {
+                    if !there {
+                        commit = commit.set(key.clone(), Candidate::encode(&self.node.settings.node));
+                    }
+                    placed.push((entry, key));
+                }
+                // A queue that can't be read is the trouble of those who want into it, and of nobody else.
+                Err(error) => drop(entry.answer.send(Err(error.into()))),
+            }
+        }
+        let Some(session) = placed.first().map(|(entry, _)| entry.session.id()) else { return };
+        match self.make(commit, session).await {
+            Ok(()) => {
+                for (entry, key) in placed {
                     if let Err(Ok(key)) = entry.answer.send(Ok(key)) {
                         let node = Arc::clone(&self.node);
                         self.node.env.spawn(async move { withdraw(&node, &key).await });
                     }
                 }
             }
-            Err(error) => batch.into_iter().for_each(|entry| drop(entry.answer.send(Err(error.clone())))),
+            Err(error) => {
+                placed.into_iter().for_each(|(entry, _)| drop(entry.answer.send(Err(error.clone()))));
+            }
         }
     }
 
-    async fn try_let_in(&mut self, batch: &[Entry], session: SessionId) -> Result<Vec<Key>, ClusterError> {
-        let mut keys = Vec::new();
-        let mut commit = Commit::new().check(Check::Present(self.node.keys.session(session)));
-        for entry in batch {
-            let (key, there) = self.place(entry).await?;
-            if !there {
-                commit = commit.set(key.clone(), Candidate::encode(&self.node.settings.node));
-            }
-            keys.push(key);
+    /// Makes the entries of a session, exactly once.
+    async fn make(&mut self, entries: Commit, session: SessionId) -> Result<(), ClusterError> {
+        if entries.writes.is_empty() {
+            return Ok(());
         }
-        if commit.writes.is_empty() {
-            return Ok(keys);
-        }
-        let fenced = || ClusterError::Fenced(Reason::new(format!("session {session} has ended")));
+        let commit = entries.check(Check::Present(self.node.keys.session(session)));
         match self.lane(session).await?.commit(commit).await {
-            Ok(_) => Ok(keys),
-            Err(LaneError::Conflict(_) | LaneError::Lost { .. }) => Err(fenced()),
+            Ok(_) => Ok(()),
+            Err(LaneError::Conflict(_) | LaneError::Lost { .. }) => {
+                Err(ClusterError::Fenced(Reason::new(format!("session {session} has ended"))))
+            }
             Err(LaneError::Failed(error)) => Err(error.into()),
             // The next use of the lane settles it. Until then these candidates count as not entered; if they have, they are found there.
             Err(error) => Err(ClusterError::Store(StoreError::unavailable(error.to_string()))),

@@ -112,7 +112,9 @@ impl Keeper {
         // Whether wardens may have recorded the member as suspect. By their clocks and looks that can be a little before the window is over by ours.
         let mut doubted = false;
         let late = (settings.renewal_interval + settings.liveness_window) / 2;
-        let mut next = env.now().after(settings.renewal_interval);
+        // Joining may have taken a good part of its time.
+        let fresh = session.remaining() > settings.ttl / 2;
+        let mut next = env.now().after(if fresh { settings.renewal_interval } else { Duration::ZERO });
         loop {
             tokio::select! {
                 biased;
