@@ -1,8 +1,8 @@
 //! Elections: a fleet that wants one office, under every fault, with pauses, crashes, cuts and clocks that run wrong.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use tenure_cluster::{Cluster, Flaws, Leadership, MemberState, Settings};
+use tenure_cluster::{Cluster, Flaws, Leadership, Member, MemberState, SessionId, Settings};
 use tenure_store::{Commit, Env, Faults, Gate, Key, Name, Store};
 
 use super::CALM;
@@ -80,6 +80,7 @@ pub async fn elections(world: World, flaws: Flaws) -> Result<Elected, String> {
     let ledger = Arc::new(Ledger::new(store, vec![Box::new(auditor)]));
     let fleet = Fleet { world, ledger, one_leader: OneLeader::default(), elected: Arc::default(), flaws };
     let mut processes: Vec<Process> = (0..NODES).map(|at| fleet.start(at)).collect();
+    let followed = fleet.follow();
     let looks = u32::try_from(TROUBLE.as_millis() / LOOK.as_millis()).expect("a small number");
     for _ in 0..looks {
         fleet.trouble(&mut processes);
@@ -100,7 +101,7 @@ pub async fn elections(world: World, flaws: Flaws) -> Result<Elected, String> {
     if led != 1 {
         return Err("nobody leads though all is calm".into());
     }
-    fleet.check_members(&processes).await?;
+    fleet.check_members(&processes, &followed).await?;
     processes.iter().for_each(|process| process.gate.kill());
     let elected = *fleet.elected.lock();
     Ok(elected)
@@ -161,14 +162,34 @@ impl Fleet {
         }
     }
 
-    /// Every node sees every other as it is.
-    async fn check_members(&self, processes: &[Process]) -> Result<(), String> {
+    /// Lets somebody follow the members through all the trouble.
+    fn follow(&self) -> Arc<Followed> {
+        let store = Arc::clone(&self.ledger) as Arc<dyn Store>;
+        let node = self.world.node_over(store, "follower", Faults { late: Duration::from_secs(1), ..FAULTS });
+        let followed = Arc::new(Followed::default());
+        self.world.env.spawn(follow(node, Arc::clone(&followed)));
+        followed
+    }
+
+    /// Every node is seen by all as it is, also by whoever followed the changes.
+    async fn check_members(&self, processes: &[Process], followed: &Followed) -> Result<(), String> {
         let settings = Settings::new(cluster().as_str(), "auditor").expect("names").with_ttl(TTL);
         let store = Arc::clone(&self.ledger) as Arc<dyn Store>;
         let auditor = Cluster::join_in(store, settings, self.world.env.fork()).await;
         let auditor = auditor.map_err(|error| format!("an auditor could not join: {error}"))?;
         let listed = auditor.members().list().await.map_err(|error| error.to_string())?;
         auditor.leave().await;
+        self.world.env.sleep(CALM).await;
+        if let Some(flaw) = followed.flaw.lock().clone() {
+            return Err(flaw);
+        }
+        for listed in listed.iter().filter(|listed| listed.member.node.as_str() != "auditor") {
+            let member = &listed.member;
+            let seen = followed.members.lock().get(&member.node).cloned();
+            if seen.as_ref() != Some(&(member.session, member.state)) {
+                return Err(format!("{} is {} and was last seen as {seen:?}", member.node, member.state));
+            }
+        }
         for process in processes {
             let found = listed.iter().find(|listed| listed.member.node.as_str() == process.node.name);
             match found {
@@ -177,6 +198,45 @@ impl Fleet {
             }
         }
         Ok(())
+    }
+}
+
+/// What somebody has seen who followed the members.
+#[derive(Default)]
+struct Followed {
+    members: parking_lot::Mutex<BTreeMap<Name, (SessionId, MemberState)>>,
+    flaw: parking_lot::Mutex<Option<String>>,
+}
+
+/// Follows the members for ever: each one's changes must come in order, and none may be missing.
+async fn follow(node: Node, followed: Arc<Followed>) {
+    let mut settings = Settings::new(cluster().as_str(), &node.name).expect("names").with_ttl(TTL);
+    settings.proof_of_death = false;
+    let cluster = loop {
+        match Cluster::join_in(node.store(), settings.clone(), node.env.clone()).await {
+            Ok(cluster) => break cluster,
+            Err(_) => node.env.sleep(Duration::from_millis(200)).await,
+        }
+    };
+    let mut changes = loop {
+        match cluster.members().changes().await {
+            Ok(changes) => break changes,
+            Err(_) => node.env.sleep(Duration::from_millis(200)).await,
+        }
+    };
+    let seen = |member: &Member| (member.node.clone(), (member.session, member.state));
+    followed.members.lock().extend(changes.members().values().map(seen));
+    loop {
+        match changes.next().await {
+            Ok(change) if change.folded == 0 => {
+                let (node, state) = seen(&change.member);
+                followed.members.lock().insert(node, state);
+            }
+            other => {
+                followed.flaw.lock().get_or_insert(format!("changes were missed: {other:?}"));
+                return;
+            }
+        }
     }
 }
 
