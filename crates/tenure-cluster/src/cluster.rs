@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use tenure_store::{Env, Name, Store, StoreError, StoreExt as _};
+use tenure_store::{Env, Name, Store, StoreError};
 use tokio::{
     sync::{broadcast, watch},
     task::JoinHandle,
 };
 
 use crate::{
-    Cause, ClusterError, Election, Member, Members, Session, SessionId, Settings,
+    Cause, ClusterError, Election, Keys, Member, Members, Session, SessionId, Settings,
     election::{Desk, Queues, Standing},
     locals::Locals,
     node::Node,
@@ -185,19 +185,8 @@ impl Cluster {
     /// # Errors
     /// As [`Store::read`].
     pub async fn elections(&self) -> Result<Vec<Name>, StoreError> {
-        let node = &self.0.node;
-        let mut names = Vec::new();
-        let mut range = node.keys.elections();
-        loop {
-            let page = node.store.scan(&range, node.store.limits().page_items).await?;
-            for item in &page.items {
-                names.push(crate::Keys::name_of(&item.key)?);
-            }
-            match page.items.last() {
-                Some(last) if page.more => range = range.after(&last.key),
-                _ => return Ok(names),
-            }
-        }
+        let found = self.0.node.scan(&self.0.node.keys.elections()).await?;
+        found.iter().map(|item| Keys::name_of(&item.key)).collect()
     }
 
     /// Gives everything up at once: leaderships, places in queues, the session. Returns when others can take over, or after a ttl.

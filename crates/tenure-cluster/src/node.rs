@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tenure_store::{Env, Retry, Store};
+use tenure_store::{Env, Item, Range, Retry, Store, StoreError, StoreExt as _};
 
 use crate::{Keys, Owner, Settings};
 
@@ -30,6 +30,29 @@ impl Node {
     /// How patiently something is tried that nobody but its caller waits for: as long as a session lives.
     pub(crate) fn retry(&self) -> Retry {
         Retry { within: self.settings.ttl, ..Retry::default() }
+    }
+
+    /// What `request` gives within the time that one may take.
+    pub(crate) async fn bounded<T>(
+        &self,
+        doing: &str,
+        request: impl Future<Output = T>,
+    ) -> Result<T, StoreError> {
+        let asked = self.env.timeout(self.request_time(), request).await;
+        asked.map_err(|elapsed| StoreError::unavailable(format!("{doing}: {elapsed}")))
+    }
+
+    /// All keys in a range, page by page: one instant, if they fit one.
+    pub(crate) async fn scan(&self, range: &Range) -> Result<Vec<Item>, StoreError> {
+        let (mut range, mut found) = (range.clone(), Vec::new());
+        loop {
+            let page = self.store.scan(&range, self.store.limits().page_items).await?;
+            found.extend(page.items);
+            match found.last() {
+                Some(last) if page.more => range = range.after(&last.key),
+                _ => return Ok(found),
+            }
+        }
     }
 
     /// The longest that one request to the store is waited for, where another may follow.

@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-use tenure_store::{Entry, EntryId, Name, Read, StoreError, StoreExt as _, Watch};
+use tenure_store::{Entry, EntryId, Item, Name, Read, StoreError, Watch};
 
 use crate::{Cause, Keys, Member, MemberState, SessionId, node::Node, session::Beat};
 
@@ -65,18 +65,9 @@ impl Members {
     }
 
     async fn beats(&self) -> Result<BTreeMap<SessionId, Beat>, StoreError> {
-        let mut beats = BTreeMap::new();
-        let mut range = self.node.keys.beats();
-        loop {
-            let page = self.node.store.scan(&range, self.node.store.limits().page_items).await?;
-            for item in &page.items {
-                beats.insert(Keys::session_of(&item.key)?, Beat::decode(&item.key, &item.value)?);
-            }
-            match page.items.last() {
-                Some(last) if page.more => range = range.after(&last.key),
-                _ => return Ok(beats),
-            }
-        }
+        let found = self.node.scan(&self.node.keys.beats()).await?;
+        let beat = |item: &Item| Ok((Keys::session_of(&item.key)?, Beat::decode(&item.key, &item.value)?));
+        found.iter().map(beat).collect()
     }
 
     /// Everything that becomes of members from now on. It costs the store one watch, and reads only when something changes.
@@ -267,18 +258,11 @@ impl MemberChanges {
 }
 
 /// Every member's record, by node.
-pub(crate) async fn scan(node: &Node) -> Result<BTreeMap<Name, Member>, StoreError> {
-    let mut members = BTreeMap::new();
-    let mut range = node.keys.members();
-    loop {
-        let page = node.store.scan(&range, node.store.limits().page_items).await?;
-        for item in &page.items {
-            let member = Member::decode(&item.key, &item.value)?;
-            members.insert(member.node.clone(), member);
-        }
-        match page.items.last() {
-            Some(last) if page.more => range = range.after(&last.key),
-            _ => return Ok(members),
-        }
-    }
+async fn scan(node: &Node) -> Result<BTreeMap<Name, Member>, StoreError> {
+    let found = node.scan(&node.keys.members()).await?;
+    let member = |item: &Item| {
+        let member = Member::decode(&item.key, &item.value)?;
+        Ok((member.node.clone(), member))
+    };
+    found.iter().map(member).collect()
 }

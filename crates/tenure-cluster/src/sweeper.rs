@@ -94,21 +94,15 @@ impl Sweeper {
     }
 
     async fn gone_members(&self) -> Result<Vec<(Key, Gone)>, StoreError> {
-        let (since, mut found) = (self.node.env.now(), Vec::new());
-        let mut range = self.node.keys.members();
-        loop {
-            let page = self.node.store.scan(&range, self.node.store.limits().page_items).await?;
-            for item in &page.items {
-                let member = Member::decode(&item.key, &item.value)?;
-                if !member.is_here() {
-                    found.push((item.key.clone(), Gone { member, version: item.version, since }));
-                }
-            }
-            match page.items.last() {
-                Some(last) if page.more => range = range.after(&last.key),
-                _ => return Ok(found),
+        let since = self.node.env.now();
+        let mut gone = Vec::new();
+        for item in self.node.scan(&self.node.keys.members()).await? {
+            let member = Member::decode(&item.key, &item.value)?;
+            if !member.is_here() {
+                gone.push((item.key, Gone { member, version: item.version, since }));
             }
         }
+        Ok(gone)
     }
 
     async fn sweep_log(&mut self) -> Result<(), CommitError> {

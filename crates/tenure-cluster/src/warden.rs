@@ -44,6 +44,9 @@ const NEXT: usize = 16;
 /// The most that it watches when those next to it are silent.
 const NEXT_MAX: usize = 512;
 
+/// What a warden is doing, for errors.
+const LOOKING: &str = "look at sessions";
+
 /// Watches the sessions next to its own.
 #[derive(Debug)]
 pub(crate) struct Warden {
@@ -160,7 +163,7 @@ impl Warden {
         // One more than is needed: our own is among those behind the start of the ring.
         let part = |range: Range| Read::Range { range, limit: next + 1 };
         let behind = part(all.after(&self.node.keys.beat(own)));
-        let snapshot = self.bounded(self.node.store.read(vec![behind, part(all)])).await??;
+        let snapshot = self.node.bounded(LOOKING, self.node.store.read(vec![behind, part(all)])).await??;
         let mut beats = Vec::new();
         for index in 0..2 {
             for item in &snapshot.range(index).items {
@@ -179,7 +182,7 @@ impl Warden {
         for ids in ids.chunks(self.node.store.limits().read_questions) {
             let keys: Vec<_> = ids.iter().map(|id| self.node.keys.session(*id)).collect();
             let reads = keys.iter().cloned().map(Read::Key).collect();
-            let snapshot = self.bounded(self.node.store.read(reads)).await??;
+            let snapshot = self.node.bounded(LOOKING, self.node.store.read(reads)).await??;
             for (index, (id, key)) in ids.iter().zip(&keys).enumerate() {
                 if let Some(versioned) = snapshot.key(index) {
                     found.insert(*id, Identity::decode(key, &versioned.value)?);
@@ -187,11 +190,6 @@ impl Warden {
             }
         }
         Ok(found)
-    }
-
-    async fn bounded<T>(&self, request: impl Future<Output = T>) -> Result<T, StoreError> {
-        let asking = self.node.env.timeout(self.node.request_time(), request);
-        asking.await.map_err(|elapsed| StoreError::unavailable(format!("look at sessions: {elapsed}")))
     }
 
     /// Suspects and ends whom the look that was asked for at this moment showed to be silent.
@@ -211,7 +209,7 @@ impl Warden {
                     self.suspect(id, &watched).await
                 }
             };
-            match self.bounded(judging).await {
+            match self.node.bounded(LOOKING, judging).await {
                 Ok(Ok(())) if expired => drop(self.watched.remove(&id)),
                 Ok(Ok(())) => {
                     if let Some(watched) = self.watched.get_mut(&id) {

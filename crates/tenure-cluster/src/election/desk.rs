@@ -8,31 +8,17 @@
 //! version, the claim has landed. If not, the claim is made again, with the same check, until one of the copies has landed or the office
 //! belongs to another; so none of them can land later, unnoticed.
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
-use tenure_store::{
-    Check, Commit, CommitError, Conflict, Item, Key, Name, Read, Reason, StoreError, Version, Versioned,
-    Write,
-};
+use tenure_store::{Check, Commit, CommitError, Conflict, Key, Name, Reason, Version, Write};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{
     Holder, Term, TermEnd,
+    facts::{Candidate, Facts, HEADS, Known},
     grants::{Grant, Grants},
-    office::Office,
 };
-use crate::{
-    Cause, ClusterError, Hold, Keys, Member, MemberState, Session, SessionId,
-    codec::{Decoder, Encoder},
-    node::Node,
-};
-
-/// How many candidates at the head of a queue are looked at: those whose sessions have ended are passed over.
-const HEADS: usize = 4;
+use crate::{ClusterError, Hold, Session, SessionId, node::Node};
 
 /// The most operations that one claim or release needs: its checks and writes, and the removal of candidates that are gone.
 const OPERATIONS_MAX: usize = 5 + HEADS;
@@ -61,27 +47,6 @@ pub(crate) enum Blocked {
     Queue,
     /// Another task of this process holds it.
     Here,
-}
-
-/// A candidate that waits.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Candidate {
-    pub(crate) key: Key,
-    pub(crate) session: SessionId,
-    pub(crate) node: Name,
-}
-
-impl Candidate {
-    const FORMAT: u8 = 1;
-
-    pub(crate) fn encode(node: &Name) -> tenure_store::Bytes {
-        Encoder::new(Self::FORMAT).text(node.as_str()).finish()
-    }
-
-    pub(crate) fn decode(key: &Key, value: &[u8]) -> Result<Self, StoreError> {
-        let node = Decoder::all(key, value, Self::FORMAT, Decoder::name)?;
-        Ok(Self { key: key.clone(), session: Keys::place_of(key)?.session, node })
-    }
 }
 
 /// The way to a desk. Clones lead to the same one.
@@ -173,41 +138,6 @@ pub(crate) struct Clerk {
     grants: Arc<Grants>,
 }
 
-/// What the store says of the offices that are asked for.
-#[derive(Debug, Default)]
-struct Facts {
-    /// What is known of each office that is asked for, in order.
-    offices: Vec<Result<Known, StoreError>>,
-    present: BTreeMap<SessionId, bool>,
-    causes: BTreeMap<SessionId, Cause>,
-}
-
-/// One office, and who waits for it.
-#[derive(Clone, Debug)]
-struct Known {
-    office: Office,
-    version: Option<Version>,
-    heads: Vec<Candidate>,
-}
-
-impl Known {
-    fn decode(key: &Key, office: Option<&Versioned>, queue: &[Item]) -> Result<Self, StoreError> {
-        let (office, version) = match office {
-            Some(found) => (Office::decode(key, &found.value)?, Some(found.version)),
-            None => (Office::default(), None),
-        };
-        let heads =
-            queue.iter().map(|item| Candidate::decode(&item.key, &item.value)).collect::<Result<_, _>>()?;
-        Ok(Self { office, version, heads })
-    }
-}
-
-impl Facts {
-    fn is_present(&self, session: SessionId) -> bool {
-        self.present.get(&session).copied().unwrap_or(false)
-    }
-}
-
 /// A change of one office.
 struct Plan {
     request: Request,
@@ -257,7 +187,8 @@ impl Clerk {
         let session = self.session.borrow().clone();
         // Before anything is read: what is won then hangs on all that time.
         let hold = session.hold();
-        let facts = match self.look(&batch, session.id()).await {
+        let elections: Vec<&Name> = batch.iter().map(|request| &request.election).collect();
+        let facts = match Facts::read(&self.node, &elections, session.id()).await {
             Ok(facts) => facts,
             Err(error) => return self.put_off(batch, error.into()).await,
         };
@@ -268,69 +199,6 @@ impl Clerk {
         while !plans.is_empty() {
             plans = self.carry_out(plans, &session).await;
         }
-    }
-
-    /// Reads the offices, who waits for them, and which of those sessions exist.
-    async fn look(&self, batch: &[Request], own: SessionId) -> Result<Facts, StoreError> {
-        let keys = &self.node.keys;
-        let offices: Vec<Key> = batch.iter().map(|request| keys.election(&request.election)).collect();
-        let reads = batch.iter().zip(&offices).flat_map(|(request, office)| {
-            let queue = Read::Range { range: keys.candidates(&request.election), limit: HEADS };
-            [Read::Key(office.clone()), queue]
-        });
-        let snapshot = self.bounded(self.node.store.read(reads.collect())).await??;
-        let mut facts = Facts::default();
-        let mut holders = BTreeMap::new();
-        for (index, key) in offices.iter().enumerate() {
-            let queue = &snapshot.range(2 * index + 1).items;
-            // A record that can't be read is the trouble of those who ask for it, and of nobody else.
-            let known = Known::decode(key, snapshot.key(2 * index), queue);
-            if let Ok(Known { office, heads, .. }) = &known {
-                facts.present.extend(heads.iter().map(|head| (head.session, false)));
-                if let Some(holder) = &office.holder {
-                    facts.present.insert(holder.session, false);
-                    holders.insert(holder.session, holder.node.clone());
-                }
-            }
-            facts.offices.push(known);
-        }
-        // Nobody who claims an office doubts that its own session exists: the commit checks it.
-        facts.present.remove(&own);
-        self.look_at_sessions(&mut facts, &holders).await?;
-        facts.present.insert(own, true);
-        Ok(facts)
-    }
-
-    async fn look_at_sessions(
-        &self,
-        facts: &mut Facts,
-        holders: &BTreeMap<SessionId, Name>,
-    ) -> Result<(), StoreError> {
-        let keys = &self.node.keys;
-        let ids: Vec<SessionId> = facts.present.keys().copied().collect();
-        for ids in ids.chunks((self.node.store.limits().read_questions / 2).max(1)) {
-            let reads = ids.iter().map(|id| Read::Key(keys.session(*id)));
-            let members: Vec<(SessionId, Key)> =
-                ids.iter().filter_map(|id| holders.get(id).map(|node| (*id, keys.member(node)))).collect();
-            let reads = reads.chain(members.iter().map(|(_, key)| Read::Key(key.clone())));
-            let snapshot = self.bounded(self.node.store.read(reads.collect())).await??;
-            for (index, id) in ids.iter().enumerate() {
-                facts.present.insert(*id, snapshot.key(index).is_some());
-            }
-            for (index, (id, key)) in members.iter().enumerate() {
-                let Some(found) = snapshot.key(ids.len() + index) else { continue };
-                let member = Member::decode(key, &found.value)?;
-                if let (true, MemberState::Gone(cause)) = (member.session == *id, member.state) {
-                    facts.causes.insert(*id, cause);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    async fn bounded<T>(&self, request: impl Future<Output = T>) -> Result<T, StoreError> {
-        let asking = self.node.env.timeout(self.node.request_time(), request);
-        asking.await.map_err(|elapsed| StoreError::unavailable(format!("look at elections: {elapsed}")))
     }
 
     /// Answers what can be answered at once, and plans the rest.
@@ -388,7 +256,7 @@ impl Clerk {
             let _ = claim.answer.send(Ok(Claimed::Denied(Blocked::Queue)));
             return None;
         }
-        let end = office.holder.as_ref().and_then(|holder| facts.causes.get(&holder.session).copied());
+        let end = office.holder.as_ref().and_then(|holder| facts.cause(holder.session));
         let next = office.pass_to(self.holder(own), TermEnd::SessionEnded(end));
         let key = self.node.keys.election(&claim.election);
         let check =
@@ -458,7 +326,7 @@ impl Clerk {
             commit.checks.extend(plan.checks.iter().cloned());
             commit.writes.extend(plan.writes.iter().cloned());
         }
-        let answer = match self.bounded(self.node.store.commit(commit)).await {
+        let answer = match self.node.bounded("change offices", self.node.store.commit(commit)).await {
             Ok(answer) => answer,
             Err(error) => Err(CommitError::unknown(Reason::caused(error.to_string(), error))),
         };

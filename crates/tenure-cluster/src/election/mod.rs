@@ -31,6 +31,7 @@
 
 mod candidacy;
 mod desk;
+mod facts;
 mod grants;
 mod leadership;
 mod observe;

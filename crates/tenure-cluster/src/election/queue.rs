@@ -10,7 +10,7 @@ use tenure_store::{
 };
 use tokio::sync::{mpsc, oneshot};
 
-use super::desk::Candidate;
+use super::facts::Candidate;
 use crate::{ClusterError, Keys, Session, SessionId, keys::Place, node::Node};
 
 /// The most candidates that enter by one commit.
@@ -209,16 +209,5 @@ pub(crate) async fn find(node: &Node, election: &Name, of: &Name) -> Result<Opti
 }
 
 async fn scan(node: &Node, range: &Range) -> Result<Vec<Candidate>, StoreError> {
-    let mut found = Vec::new();
-    let mut range = range.clone();
-    loop {
-        let page = node.store.scan(&range, node.store.limits().page_items).await?;
-        for item in &page.items {
-            found.push(Candidate::decode(&item.key, &item.value)?);
-        }
-        match page.items.last() {
-            Some(last) if page.more => range = range.after(&last.key),
-            _ => return Ok(found),
-        }
-    }
+    node.scan(range).await?.iter().map(|item| Candidate::decode(&item.key, &item.value)).collect()
 }
