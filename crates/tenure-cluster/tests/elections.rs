@@ -25,12 +25,18 @@ async fn one_leads_and_the_next_follows_a_resignation_at_once() {
         let office = office(&b);
         async move { office.campaign().await.unwrap() }
     });
-    fleet.sleep(1).await;
+    fleet.sleep(31).await;
     assert!(!waiting.is_finished());
     let before = fleet.env.now();
     first.resign().await.unwrap();
     let second = fleet.soon("the successor", 1, waiting).await.unwrap();
     assert_eq!((second.term(), fleet.env.now() - before), (Term(2), Duration::ZERO));
+    fleet.sleep(60).await;
+    assert!(
+        (11..=14).contains(&second.renewals()),
+        "they count from the start of the term: {}",
+        second.renewals()
+    );
     let led = office(&a).leader().await.unwrap();
     assert_eq!(led.leader.unwrap().node.as_str(), "b");
     let history = office(&a).history().await.unwrap();
@@ -241,6 +247,10 @@ async fn an_observer_sees_who_leads_what_they_publish_and_that_nobody_does() {
     first.publish("here").await.unwrap();
     let led = fleet.soon("the payload", 1, observation.next()).await.unwrap();
     assert_eq!(led.payload.unwrap(), "here");
+    // Renewals are counted, and wake nobody.
+    assert!(fleet.env.timeout(Duration::from_secs(52), observation.next()).await.is_err());
+    let renewals = b.cluster.election("e").unwrap().leader().await.unwrap().renewals;
+    assert!((10..=12).contains(&renewals) && first.renewals() == renewals, "{renewals}");
     a.gate.kill();
     let led = fleet.soon("the end", 30, observation.next()).await.unwrap();
     assert_eq!((led.term, led.leader, led.payload), (Some(Term(1)), None, None));

@@ -23,11 +23,11 @@ async fn join(fleet: &Fleet, count: usize) -> Vec<Seat> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ten_thousand_offices_cost_few_commits_and_one_heartbeat() {
+async fn a_hundred_thousand_offices_cost_few_commits_and_one_heartbeat() {
     let (fleet, counts) = Counted::fleet();
     let a = fleet.join("a").await;
     let before = counts.commits();
-    let tasks: Vec<_> = (0..10_000)
+    let tasks: Vec<_> = (0..100_000)
         .map(|at| a.cluster.election(&format!("e{at}")).unwrap())
         .map(|office| tokio::spawn(async move { office.campaign().await.unwrap() }))
         .collect();
@@ -36,8 +36,8 @@ async fn ten_thousand_offices_cost_few_commits_and_one_heartbeat() {
         held.push(task.await.unwrap());
     }
     let taking = counts.commits() - before;
-    eprintln!("10,000 offices were taken by {taking} commits");
-    assert!(taking <= 100, "{taking}");
+    eprintln!("100,000 offices were taken by {taking} commits");
+    assert!(taking <= 500, "{taking}");
     let before = counts.commits();
     fleet.sleep(600).await;
     let keeping = counts.commits() - before;

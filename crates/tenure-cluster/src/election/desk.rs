@@ -17,6 +17,7 @@ use super::{
     Holder, Term, TermEnd,
     facts::{Candidate, Facts, HEADS, Known},
     grants::{Grant, Grants},
+    office::Office,
 };
 use crate::{ClusterError, Hold, Session, SessionId, node::Node};
 
@@ -143,8 +144,8 @@ struct Plan {
     request: Request,
     checks: Vec<Check>,
     writes: Vec<Write>,
-    /// The term that a claim would win.
-    term: Term,
+    /// The office afterwards.
+    next: Office,
     hold: Hold,
 }
 
@@ -188,7 +189,7 @@ impl Clerk {
         // Before anything is read: what is won then hangs on all that time.
         let hold = session.hold();
         let elections: Vec<&Name> = batch.iter().map(|request| &request.election).collect();
-        let facts = match Facts::read(&self.node, &elections, session.id()).await {
+        let facts = match Facts::read(&self.node, &elections, &session).await {
             Ok(facts) => facts,
             Err(error) => return self.put_off(batch, error.into()).await,
         };
@@ -245,7 +246,7 @@ impl Clerk {
             && facts.is_present(holder.session)
         {
             if holder.session == own {
-                self.give(&claim.election, Term(office.term), version, hold, claim.answer);
+                self.give(&claim.election, office, version, hold, claim.answer);
             } else {
                 let _ = claim.answer.send(Ok(Claimed::Denied(Blocked::Holder(holder.session))));
             }
@@ -257,7 +258,7 @@ impl Clerk {
             return None;
         }
         let end = office.holder.as_ref().and_then(|holder| facts.cause(holder.session));
-        let next = office.pass_to(self.holder(own), TermEnd::SessionEnded(end));
+        let next = office.pass_to(self.holder(hold.session()), TermEnd::SessionEnded(end));
         let key = self.node.keys.election(&claim.election);
         let check =
             version.map_or(Check::Absent(key.clone()), |version| Check::Version(key.clone(), version));
@@ -269,7 +270,7 @@ impl Clerk {
             request: Request { election, wish: Wish::Claim { ticket, answer }, doubt },
             checks: vec![check],
             writes,
-            term: Term(next.term),
+            next,
             hold: hold.clone(),
         })
     }
@@ -290,26 +291,44 @@ impl Clerk {
                 checks.push(Check::Present(keys.session(successor.session)));
                 writes.push(Write::Delete(successor.key.clone()));
                 let (node, session) = (successor.node.clone(), successor.session);
-                office.pass_to(Holder { node, session, since: now }, end)
+                let renewals = facts.renewals(session);
+                office.pass_to(Holder { node, session, since: now, renewals }, end)
             }
             None => office.vacate(end, now),
         };
         writes.push(Write::Set(key, next.encode()));
         remove_dead(&mut writes, heads, facts);
         let request = Request { election, wish: Wish::Release { grant, to, answer }, doubt };
-        Plan { request, checks, writes, term: Term(next.term), hold: hold.clone() }
+        Plan { request, checks, writes, next, hold: hold.clone() }
     }
 
-    fn holder(&self, session: SessionId) -> Holder {
-        Holder { node: self.node.settings.node.clone(), session, since: self.node.env.unix_time() }
+    fn holder(&self, session: &Session) -> Holder {
+        Holder {
+            node: self.node.settings.node.clone(),
+            session: session.id(),
+            since: self.node.env.unix_time(),
+            renewals: session.renewals(),
+        }
     }
 
     /// Grants an office that is this session's to whoever claimed it, unless another task here has it; if nobody waits any more, it is given up.
-    fn give(&mut self, election: &Name, term: Term, version: Version, hold: &Hold, answer: Answer<Claimed>) {
+    fn give(
+        &mut self,
+        election: &Name,
+        office: &Office,
+        version: Version,
+        hold: &Hold,
+        answer: Answer<Claimed>,
+    ) {
         let claimed = match self.grants.enter(election) {
-            Some(id) => {
-                Claimed::Granted(Grant { id, election: election.clone(), term, version, hold: hold.clone() })
-            }
+            Some(id) => Claimed::Granted(Grant {
+                id,
+                election: election.clone(),
+                term: Term(office.term),
+                renewals: office.holder.as_ref().map_or(0, |holder| holder.renewals),
+                version,
+                hold: hold.clone(),
+            }),
             None => Claimed::Denied(Blocked::Here),
         };
         if let Err(Ok(Claimed::Granted(grant))) = answer.send(Ok(claimed)) {
@@ -395,8 +414,8 @@ impl Clerk {
         match plan.request.wish {
             Wish::Claim { answer, .. } => {
                 metrics::counter!("tenure_election_acquisitions_total").increment(1);
-                tracing::info!(election = %plan.request.election, term = %plan.term, "office won");
-                self.give(&plan.request.election, plan.term, version, &plan.hold, answer);
+                tracing::info!(election = %plan.request.election, term = plan.next.term, "office won");
+                self.give(&plan.request.election, &plan.next, version, &plan.hold, answer);
             }
             Wish::Release { grant, answer, .. } => {
                 tracing::info!(election = %grant.election, term = %grant.term, "office given up");

@@ -7,9 +7,10 @@ use tenure_store::{Item, Key, Name, Read, StoreError, Version, Versioned};
 
 use super::office::Office;
 use crate::{
-    Cause, Keys, Member, MemberState, SessionId,
+    Cause, Keys, Member, MemberState, Session, SessionId,
     codec::{Decoder, Encoder},
     node::Node,
+    session::Beat,
 };
 
 /// How many candidates at the head of a queue are looked at: those whose sessions have ended are passed over.
@@ -63,13 +64,14 @@ impl Known {
 pub(super) struct Facts {
     /// What is known of each, in order. A record that can't be read is the trouble of those who ask for it, and of nobody else.
     pub(super) offices: Vec<Result<Known, StoreError>>,
-    present: BTreeMap<SessionId, bool>,
+    /// How often the sessions that exist were renewed; `None` for those that have ended.
+    renewals: BTreeMap<SessionId, Option<u64>>,
     causes: BTreeMap<SessionId, Cause>,
 }
 
 impl Facts {
     /// Reads the offices, who waits for them, and which of those sessions exist; `own` is taken to.
-    pub(super) async fn read(node: &Node, elections: &[&Name], own: SessionId) -> Result<Self, StoreError> {
+    pub(super) async fn read(node: &Node, elections: &[&Name], own: &Session) -> Result<Self, StoreError> {
         let offices: Vec<Key> = elections.iter().map(|election| node.keys.election(election)).collect();
         let reads = elections.iter().zip(&offices).flat_map(|(election, office)| {
             let queue = Read::Range { range: node.keys.candidates(election), limit: HEADS };
@@ -82,18 +84,18 @@ impl Facts {
             let queue = &snapshot.range(2 * index + 1).items;
             let known = Known::decode(key, snapshot.key(2 * index), queue);
             if let Ok(Known { office, heads, .. }) = &known {
-                facts.present.extend(heads.iter().map(|head| (head.session, false)));
+                facts.renewals.extend(heads.iter().map(|head| (head.session, None)));
                 if let Some(holder) = &office.holder {
-                    facts.present.insert(holder.session, false);
+                    facts.renewals.insert(holder.session, None);
                     holders.insert(holder.session, holder.node.clone());
                 }
             }
             facts.offices.push(known);
         }
         // Nobody who claims an office doubts that its own session exists: the commit checks it.
-        facts.present.remove(&own);
+        facts.renewals.remove(&own.id());
         facts.read_sessions(node, &holders).await?;
-        facts.present.insert(own, true);
+        facts.renewals.insert(own.id(), Some(own.renewals()));
         Ok(facts)
     }
 
@@ -102,17 +104,19 @@ impl Facts {
         node: &Node,
         holders: &BTreeMap<SessionId, Name>,
     ) -> Result<(), StoreError> {
-        let ids: Vec<SessionId> = self.present.keys().copied().collect();
+        let ids: Vec<SessionId> = self.renewals.keys().copied().collect();
         for ids in ids.chunks((node.store.limits().read_questions / 2).max(1)) {
-            let reads = ids.iter().map(|id| Read::Key(node.keys.session(*id)));
+            // A session's beat is there as long as the session is, and tells more.
+            let beats: Vec<Key> = ids.iter().map(|id| node.keys.beat(*id)).collect();
             let members: Vec<(SessionId, Key)> = ids
                 .iter()
                 .filter_map(|id| holders.get(id).map(|holder| (*id, node.keys.member(holder))))
                 .collect();
-            let reads = reads.chain(members.iter().map(|(_, key)| Read::Key(key.clone())));
+            let reads = beats.iter().chain(members.iter().map(|(_, key)| key)).cloned().map(Read::Key);
             let snapshot = node.bounded(READING, node.store.read(reads.collect())).await??;
-            for (index, id) in ids.iter().enumerate() {
-                self.present.insert(*id, snapshot.key(index).is_some());
+            for (index, (id, key)) in ids.iter().zip(&beats).enumerate() {
+                let beat = snapshot.key(index).map(|found| Beat::decode(key, &found.value)).transpose()?;
+                self.renewals.insert(*id, beat.map(|beat| beat.renewals));
             }
             for (index, (id, key)) in members.iter().enumerate() {
                 // Why a session ended is for the history alone: what can't be read is left open.
@@ -129,7 +133,12 @@ impl Facts {
 
     /// Whether a session exists that holds one of the offices or waits for it.
     pub(super) fn is_present(&self, session: SessionId) -> bool {
-        self.present.get(&session).copied().unwrap_or(false)
+        self.renewals.get(&session).is_some_and(Option::is_some)
+    }
+
+    /// How often a session was renewed that holds one of the offices or waits for it.
+    pub(super) fn renewals(&self, session: SessionId) -> u64 {
+        self.renewals.get(&session).copied().flatten().unwrap_or(0)
     }
 
     /// Why a session has ended that held one of the offices.

@@ -16,6 +16,8 @@ pub(crate) struct Grant {
     pub(crate) id: u64,
     pub(crate) election: Name,
     pub(crate) term: Term,
+    /// How often the session had been renewed when the term began.
+    pub(crate) renewals: u64,
     /// The version of the office, which changes with its holder and not before.
     pub(crate) version: Version,
     pub(crate) hold: Hold,

@@ -47,6 +47,12 @@ impl Leadership {
         self.grant.term
     }
 
+    /// How often it was renewed within its term, with its session.
+    #[must_use]
+    pub fn renewals(&self) -> u64 {
+        self.session().renewals().saturating_sub(self.grant.renewals)
+    }
+
     /// The session that it hangs on.
     #[must_use]
     pub fn session(&self) -> &Session {

@@ -1,12 +1,12 @@
 //! [`Observation`]: watches who leads, without ever standing.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use tenure_store::{Name, Range, Read, StoreError, StoreExt as _, Watch};
 
 use super::{Holder, Term, office::Office, payload};
-use crate::{SessionId, node::Node};
+use crate::{SessionId, node::Node, session::Beat};
 
 /// Who leads, as an observer sees it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,6 +18,14 @@ pub struct Led {
     pub leader: Option<Holder>,
     /// What the leader has published in this term.
     pub payload: Option<Bytes>,
+    /// How often the leader was renewed within this term. A renewal alone is no change that an observer is told of.
+    pub renewals: u64,
+}
+
+impl Led {
+    fn is_same(&self, other: &Led) -> bool {
+        (self.term, &self.leader, &self.payload) == (other.term, &other.leader, &other.payload)
+    }
 }
 
 /// A stream of who leads one election: what holds now at once, then every change that lasts until it is looked at.
@@ -71,7 +79,7 @@ impl Observation {
                 self.session = Some((session, watch));
                 continue;
             }
-            if self.last.as_ref() == Some(&led) {
+            if self.last.as_ref().is_some_and(|last| last.is_same(&led)) {
                 return Ok(None);
             }
             self.last = Some(led.clone());
@@ -104,13 +112,16 @@ pub(crate) async fn read(node: &Node, election: &Name) -> Result<(Led, Option<Se
     let office = Office::decode(&office_key, &found.value)?;
     let session = office.holder.as_ref().map(|holder| holder.session);
     let term = Some(Term(office.term));
-    let present = match session {
-        Some(session) => node.store.get(&node.keys.session(session)).await?.is_some(),
-        None => false,
+    let beat = match session.map(|session| node.keys.beat(session)) {
+        Some(key) => {
+            let found = node.store.get(&key).await?;
+            found.map(|found| Beat::decode(&key, &found.value)).transpose()?
+        }
+        None => None,
     };
-    if !present {
-        return Ok((Led { term, leader: None, payload: None }, session));
-    }
+    let (Some(beat), Some(holder)) = (beat, office.holder) else {
+        return Ok((Led { term, ..Led::default() }, session));
+    };
     let payload = match snapshot.key(1) {
         Some(found) => {
             let (published, payload) = payload::decode(&payload_key, &found.value)?;
@@ -118,14 +129,6 @@ pub(crate) async fn read(node: &Node, election: &Name) -> Result<(Led, Option<Se
         }
         None => None,
     };
-    Ok((Led { term, leader: office.holder, payload }, session))
-}
-
-/// A time since 1970, for those who print it.
-impl Led {
-    /// Since when the leader leads, by its wall clock, since 1970.
-    #[must_use]
-    pub fn since(&self) -> Option<Duration> {
-        self.leader.as_ref().map(|leader| leader.since)
-    }
+    let renewals = beat.renewals.saturating_sub(holder.renewals);
+    Ok((Led { term, leader: Some(holder), payload, renewals }, session))
 }

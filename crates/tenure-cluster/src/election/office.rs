@@ -44,6 +44,8 @@ pub struct Holder {
     pub session: SessionId,
     /// Since when, by the wall clock of whoever wrote it, since 1970.
     pub since: Duration,
+    /// How often its session had been renewed by then, as far as was known: renewals within the term count from here.
+    pub renewals: u64,
 }
 
 /// A term that is over.
@@ -123,7 +125,7 @@ impl Office {
             .number(self.term)
             .session(session)
             .optional(self.holder.as_ref(), |into, holder| {
-                into.text(holder.node.as_str()).number(millis(holder.since))
+                into.text(holder.node.as_str()).number(millis(holder.since)).number(holder.renewals)
             })
             .many(self.history.iter(), |into, past| {
                 let (end, cause) = match past.end {
@@ -136,6 +138,7 @@ impl Office {
                     .session(past.holder.session)
                     .text(past.holder.node.as_str())
                     .number(millis(past.holder.since))
+                    .number(past.holder.renewals)
                     .number(millis(past.until))
                     .byte(end)
                     .optional(cause, |into, cause| into.byte(cause.code()))
@@ -147,7 +150,8 @@ impl Office {
         Decoder::all(key, value, Self::FORMAT, |from| {
             let (term, session) = (from.number()?, from.session()?);
             let holder = from.optional(|from| {
-                Ok(Holder { node: from.name()?, session, since: Duration::from_millis(from.number()?) })
+                let (node, since) = (from.name()?, Duration::from_millis(from.number()?));
+                Ok(Holder { node, session, since, renewals: from.number()? })
             })?;
             if holder.is_none() != (session == Self::VACANT) {
                 return Err(Flaw::new("a session without a holder, or the reverse"));
@@ -157,6 +161,7 @@ impl Office {
                 let session = from.session()?;
                 let node = from.name()?;
                 let since = Duration::from_millis(from.number()?);
+                let renewals = from.number()?;
                 let until = Duration::from_millis(from.number()?);
                 let end = from.byte()?;
                 let cause = from.optional(|from| Cause::from_code(from.byte()?))?;
@@ -167,7 +172,7 @@ impl Office {
                     (3, cause) => TermEnd::SessionEnded(cause),
                     _ => return Err(Flaw::new("an unknown end of a term")),
                 };
-                Ok(PastTerm { term, holder: Holder { node, session, since }, until, end })
+                Ok(PastTerm { term, holder: Holder { node, session, since, renewals }, until, end })
             })?;
             Ok(Self { term, holder, history })
         })
@@ -182,7 +187,7 @@ mod tests {
 
     fn holder(since: u64) -> Holder {
         let session = SessionId::random(&Env::system());
-        Holder { node: "n".parse().unwrap(), session, since: Duration::from_secs(since) }
+        Holder { node: "n".parse().unwrap(), session, since: Duration::from_secs(since), renewals: 7 }
     }
 
     #[test]
