@@ -239,7 +239,10 @@ mod tests {
         let fast = right.at_speed(110);
         let (start, fast_start) = (right.now(), fast.now());
         fast.sleep(Duration::from_secs(11)).await;
-        assert_eq!((right.now() - start, fast.now() - fast_start), (Duration::from_secs(10), Duration::from_secs(11)));
+        assert_eq!(
+            (right.now() - start, fast.now() - fast_start),
+            (Duration::from_secs(10), Duration::from_secs(11))
+        );
     }
 
     #[test]
