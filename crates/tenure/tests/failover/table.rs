@@ -54,7 +54,7 @@ impl fmt::Display for Row {
             self.scenario.words,
             self.rounds()
         )?;
-        write!(f, " {} |", self.unprovoked + self.stalled)
+        write!(f, " {} / {} |", self.stalled, self.unprovoked)
     }
 }
 
@@ -76,7 +76,7 @@ impl fmt::Display for Table {
         }
         writeln!(
             f,
-            "| store | case | ttl | rounds | nobody leads: median / 90 % / worst, ms | since the fault: median / 90 % / worst, ms | made again |"
+            "| store | case | ttl | rounds | nobody leads: median / 90 % / worst, ms | since the fault: median / 90 % / worst, ms | made again: stalled / unprovoked |"
         )?;
         writeln!(f, "| --- | --- | --- | --- | --- | --- | --- |")?;
         self.0.iter().try_for_each(|row| writeln!(f, "{row}"))
