@@ -172,7 +172,8 @@ async fn a_term_that_nobody_takes_up_again_after_an_outage_is_given_up() {
     a.link.cut();
     b.link.cut();
     fleet.soon("the loss", 15, first.lost()).await;
-    drop(first);
+    // On a thread without a runtime, as it may happen to anybody.
+    std::thread::spawn(move || drop(first)).join().unwrap();
     a.link.heal();
     b.link.heal();
     assert_eq!(fleet.soon("another", 60, waiting).await.unwrap().term(), Term(2));

@@ -140,9 +140,8 @@ impl Task {
             return Ok(Left::Idle);
         }
         self.register(&link).await?;
-        let mut ledger =
-            Ledger::new(&self.look(&link).await?, self.herald.commits(), self.connector.env().now());
-        self.hub.wake_all();
+        // Unsettled: a commit that drew its number before this may be told of afterwards, and make up for one that never is.
+        let mut ledger = self.begin(&link).await?;
         loop {
             let due = ledger.looked(self.connector.settings().reread, self.connector.env().now());
             tokio::select! {

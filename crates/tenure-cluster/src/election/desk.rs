@@ -220,7 +220,17 @@ impl Clerk {
                 let claim = Claim { election, ticket, answer, doubt };
                 self.decide_claim(claim, known, facts, hold)
             }
-            Wish::Release { grant, to, answer } => {
+            Wish::Release { mut grant, to, answer } => {
+                match self.grants.live(&election) {
+                    Some(id) if id == grant.id => {}
+                    // The term was granted anew, to somebody who campaigned again: it is not this one's to give up any more.
+                    Some(_) => {
+                        let _ = answer.send(Ok(()));
+                        return None;
+                    }
+                    // Nobody here has it. Until it is given up, nobody here gets it either.
+                    None => grant.id = self.grants.enter(&election).unwrap_or(grant.id),
+                }
                 let held =
                     known.version == Some(grant.version) && grant.hold.session().id() == hold.session().id();
                 if !held {

@@ -64,8 +64,13 @@ impl Grants {
         Some(id)
     }
 
+    /// The id of the live grant of this office, if there is one.
+    pub(crate) fn live(&self, election: &Name) -> Option<u64> {
+        self.live.lock().ids.get(election).copied()
+    }
+
     pub(crate) fn contains(&self, election: &Name) -> bool {
-        self.live.lock().ids.contains_key(election)
+        self.live(election).is_some()
     }
 
     /// Forgets a grant. Others of the same office stay.

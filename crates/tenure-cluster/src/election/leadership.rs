@@ -4,7 +4,10 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use tenure_store::{Check, Commit, CommitError, Conflict, Name, Range, Reason, StoreExt as _};
-use tokio::{sync::watch, task::JoinHandle};
+use tokio::{
+    sync::{oneshot, watch},
+    task::JoinHandle,
+};
 
 use super::{Term, desk::Desk, grants::Grant, payload, queue};
 use crate::{ClusterError, Session, node::Node};
@@ -24,6 +27,8 @@ pub struct Leadership {
     /// Whether the office was seen in another version.
     deposed: watch::Receiver<bool>,
     watcher: JoinHandle<()>,
+    /// Tells the watcher that it was dropped after a lapse. A drop may happen on any thread, where nothing can be spawned.
+    abandon: Option<oneshot::Sender<()>>,
     /// Whether it was given up already.
     released: bool,
 }
@@ -31,8 +36,19 @@ pub struct Leadership {
 impl Leadership {
     pub(crate) fn new(node: Arc<Node>, desk: Desk, grant: Grant) -> Self {
         let (tell, deposed) = watch::channel(false);
-        let watcher = node.env.spawn(watch_office(Arc::clone(&node), grant.clone(), tell));
-        Self { node, desk, grant, deposed, watcher, released: false }
+        let (abandon, abandoned) = oneshot::channel();
+        let (watching, leaving) = (
+            watch_office(Arc::clone(&node), grant.clone(), tell),
+            give_up_later(Arc::clone(&node), desk.clone(), grant.clone()),
+        );
+        let watcher = node.env.spawn(async move {
+            tokio::select! {
+                biased;
+                Ok(()) = abandoned => leaving.await,
+                () = watching => {}
+            }
+        });
+        Self { node, desk, grant, deposed, watcher, abandon: Some(abandon), released: false }
     }
 
     /// The election.
@@ -162,24 +178,29 @@ impl Leadership {
 
 impl Drop for Leadership {
     fn drop(&mut self) {
-        self.watcher.abort();
         if self.released {
-            return;
+            return self.watcher.abort();
         }
-        let (desk, grant) = (self.desk.clone(), self.grant.clone());
         if !self.grant.hold.remaining().is_zero() {
-            return desk.release_later(grant);
+            self.watcher.abort();
+            return self.desk.release_later(self.grant.clone());
         }
         // The session has lapsed. If it goes on, so may this term: it stays ours for a while, for whoever campaigns again.
-        desk.grants.leave(&grant);
-        let (node, session) = (Arc::clone(&self.node), grant.hold.session().clone());
-        self.node.env.spawn(async move {
-            session.valid_or_ended().await;
-            node.env.sleep(node.settings.ttl).await;
-            if session.ended().is_none() && !desk.grants.contains(&grant.election) {
-                desk.release_later(grant);
-            }
-        });
+        self.desk.grants.leave(&self.grant);
+        if let Some(abandon) = self.abandon.take() {
+            // A watcher that is gone has seen the office pass on.
+            let _ = abandon.send(());
+        }
+    }
+}
+
+/// Gives up an office that nobody here has taken up again a ttl after the session was valid again.
+async fn give_up_later(node: Arc<Node>, desk: Desk, grant: Grant) {
+    let session = grant.hold.session().clone();
+    session.valid_or_ended().await;
+    node.env.sleep(node.settings.ttl).await;
+    if session.ended().is_none() && !desk.grants.contains(&grant.election) {
+        desk.release_later(grant);
     }
 }
 

@@ -381,8 +381,8 @@ pub(crate) async fn sessions_of_all_bytes_are_found(server: &Server) {
     assert_eq!(server.lines().await, ids.len());
 }
 
-/// Locks are taken back to a savepoint with all else.
-pub(crate) async fn a_guard_goes_with_its_savepoint(server: &Server) {
+/// What is taken back to a savepoint is what came after it.
+pub(crate) async fn a_guard_outlasts_later_savepoints(server: &Server) {
     let (first, second) = (server.join(0, "a").await, server.join(0, "b").await);
     let _leadership = first.election("e").unwrap().campaign().await.unwrap();
     let mut client = server.client(0).await;

@@ -40,7 +40,7 @@ macro_rules! all_cases {
             a_guard_may_be_repeated,
             names_of_all_kinds_are_found,
             sessions_of_all_bytes_are_found,
-            a_guard_goes_with_its_savepoint,
+            a_guard_outlasts_later_savepoints,
             a_busy_leader_can_be_deposed,
             the_session_of_a_busy_leader_can_be_ended,
             a_term_that_begins_meanwhile_needs_its_session,

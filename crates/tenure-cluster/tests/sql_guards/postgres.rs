@@ -111,6 +111,21 @@ async fn the_gate_is_only_passed() {
     client.commit().await.unwrap();
 }
 
+/// The end of a guard that the documentation warns of; calling it again is a new guard.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_guard_goes_with_its_savepoint() {
+    let server = Server::postgres().await;
+    let (first, second) = (server.join(0, "a").await, server.join(0, "b").await);
+    let _leadership = first.election("e").unwrap().campaign().await.unwrap();
+    let mut client = server.client(0).await;
+    client.begin(None).await;
+    client.run("SAVEPOINT earlier").await;
+    client.guard("c", "e", 1).await.unwrap();
+    client.run("ROLLBACK TO SAVEPOINT earlier").await;
+    soon("deposing", second.election("e").unwrap().depose()).await.unwrap();
+    assert_eq!(client.guard("c", "e", 1).await.unwrap_err().state, FENCED);
+}
+
 #[tokio::test]
 async fn transactions_that_only_read_are_refused() {
     let server = Server::postgres().await;
