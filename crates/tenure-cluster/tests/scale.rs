@@ -37,7 +37,7 @@ async fn a_hundred_thousand_offices_cost_few_commits_and_one_heartbeat() {
     }
     let taking = counts.commits() - before;
     eprintln!("100,000 offices were taken by {taking} commits");
-    assert!(taking <= 500, "{taking}");
+    assert!(taking <= 2000, "{taking}");
     let before = counts.commits();
     fleet.sleep(600).await;
     let keeping = counts.commits() - before;

@@ -24,8 +24,9 @@ use crate::{ClusterError, Hold, Session, SessionId, node::Node};
 /// The most operations that one claim or release needs: its checks and writes, and the removal of candidates that are gone.
 const OPERATIONS_MAX: usize = 5 + HEADS;
 
-/// The most requests that are served together: so that the first of them does not wait for too many others.
-const BATCH_MAX: usize = 500;
+/// The most requests that are served together: so that the first of them does not wait for too many others, and a commit of them needs fewer locks than
+/// would make a store keep everybody else waiting (256 on PostgreSQL, about four a request).
+const BATCH_MAX: usize = 60;
 
 /// Before an office is read again whose state is in doubt.
 const PAUSE: Duration = Duration::from_millis(20);
