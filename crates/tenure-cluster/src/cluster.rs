@@ -1,6 +1,8 @@
 //! [`Cluster`]: a node's part in a cluster.
 
-use std::sync::Arc;
+use std::{any::Any, sync::Arc};
+
+use parking_lot::Mutex;
 
 use tenure_store::{Env, Name, Store, StoreError};
 use tokio::{
@@ -9,7 +11,7 @@ use tokio::{
 };
 
 use crate::{
-    Cause, ClusterError, Election, Keys, Member, Members, Session, SessionId, Settings,
+    Cause, ClusterError, Election, Ground, Keys, Member, Members, Session, SessionId, Settings,
     election::{Desk, Queues, Standing},
     locals::Locals,
     node::Node,
@@ -65,6 +67,8 @@ struct Inner {
     standing: Standing,
     links: Option<Links>,
     tasks: Vec<JoinHandle<()>>,
+    /// What is built on this node, one of each type.
+    extensions: Mutex<Vec<Arc<dyn Any + Send + Sync>>>,
 }
 
 impl Drop for Inner {
@@ -133,7 +137,14 @@ impl Cluster {
             None => None,
         };
         let standing = Standing { node: Arc::clone(&node), session: present, desk, queues };
-        Ok(Self(Arc::new(Inner { node, keeping, standing, links, tasks })))
+        Ok(Self(Arc::new(Inner {
+            node,
+            keeping,
+            standing,
+            links,
+            tasks,
+            extensions: Mutex::default(),
+        })))
     }
 
     /// The settings that it joined with.
@@ -146,6 +157,23 @@ impl Cluster {
     #[must_use]
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.0.node.store
+    }
+
+    /// What other primitives stand on. It does not keep the node in the cluster.
+    #[must_use]
+    pub fn ground(&self) -> Ground {
+        Ground::new(Arc::clone(&self.0.node), self.0.keeping.session.subscribe())
+    }
+
+    /// The one `T` that is built on this node, made when it is first asked for. It is dropped with the last clone of this, so it must hold none.
+    pub fn extension<T: Any + Send + Sync>(&self, make: impl FnOnce(Ground) -> T) -> Arc<T> {
+        let mut extensions = self.0.extensions.lock();
+        if let Some(found) = extensions.iter().find_map(|one| Arc::clone(one).downcast().ok()) {
+            return found;
+        }
+        let made = Arc::new(make(self.ground()));
+        extensions.push(Arc::clone(&made) as Arc<dyn Any + Send + Sync>);
+        made
     }
 
     /// The present session.

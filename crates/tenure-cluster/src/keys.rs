@@ -7,7 +7,7 @@
 //! | `("session", id)` | node, ttl: who it is, for good | the node, at joining | one a live session | the session ends |
 //! | `("beat", id)` | how often the session was renewed | the node, at each renewal | one a live session | the session ends |
 //! | `("local", place, id)` | the owner's process; `place` is a machine, its boot and a pid namespace | the node, at joining | one a live session | the session ends |
-//! | `("lane", id)` | the session's lane | the node | one a live session that stood in a queue | the session ends |
+//! | `("own", id, ...)` | belongings of the session: its lane as a candidate, `"lane"`; whatever is built on sessions adds its own | the node, and whoever answers it | bounded by who writes them | the session ends |
 //! | `("member", node)` | the node's public record | the node, and whoever ends its session or suspects it | one a node | gone for as long as is set |
 //! | `("changes")`, a list | what became of members, in order | the same commits | bounded by sweeping | swept |
 //! | `("election", name)` | term, holder, the last terms | whoever wins, resigns or deposes | one an election | never: terms are not used twice |
@@ -38,7 +38,9 @@ impl Keys {
         self.root.clone().text(part)
     }
 
-    pub(crate) fn session(&self, id: SessionId) -> Key {
+    /// The key that exists as long as the session does.
+    #[must_use]
+    pub fn session(&self, id: SessionId) -> Key {
         self.part("session").bytes(id.to_bytes().to_vec()).key()
     }
 
@@ -75,8 +77,21 @@ impl Keys {
         self.part("local").text(place).range()
     }
 
+    /// What belongs to a session: every key and list that extends this goes in the commit that ends the session. Whoever writes one for another
+    /// checks that the session exists, so that nothing comes later.
+    #[must_use]
+    pub fn belongings(&self, id: SessionId) -> Tuple {
+        self.part("own").bytes(id.to_bytes().to_vec())
+    }
+
     pub(crate) fn lane(&self, id: SessionId) -> Key {
-        self.part("lane").bytes(id.to_bytes().to_vec()).key()
+        self.belongings(id).text("lane").key()
+    }
+
+    /// Where something that is built on this cluster keeps its keys. Each has a word of its own, and none of those in the table above.
+    #[must_use]
+    pub fn area(&self, word: &str) -> Tuple {
+        self.part(word)
     }
 
     pub(crate) fn member(&self, node: &Name) -> Key {

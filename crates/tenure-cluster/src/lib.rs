@@ -29,6 +29,7 @@
 //! | who leads | [`Election`], [`Leadership`], [`Observation`], [`Participant`] |
 //! | messages between nodes, and to all of them | [`peer`] |
 //! | ending a session when its process dies | [`Owner`], [`will`] |
+//! | building more on a node: keys that go with its session | [`Ground`] |
 //! | every key that is written | `keys.rs` |
 
 mod cluster;
@@ -42,6 +43,7 @@ mod session;
 mod error;
 mod exits;
 mod flaws;
+mod ground;
 mod locals;
 mod node;
 mod owner;
@@ -53,7 +55,6 @@ mod view;
 mod warden;
 pub mod will;
 
-mod codec;
 mod keys;
 
 pub use cluster::{Cluster, Event};
@@ -61,6 +62,7 @@ pub use election::{
     Callbacks, Election, Holder, Leadership, Led, Observation, Participant, PastTerm, Role, Term, TermEnd,
 };
 pub use error::ClusterError;
+pub use ground::Ground;
 #[cfg(feature = "flaws")]
 pub use flaws::Flaws;
 pub use keys::Keys;

@@ -3,11 +3,13 @@
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 use bytes::Bytes;
-use tenure_store::{Key, Name, StoreError};
+use tenure_store::{
+    Key, Name, StoreError,
+    record::{Decoder, Encoder, Flaw},
+};
 
 use crate::{
     Owner, SessionId, Settings,
-    codec::{Decoder, Encoder, Flaw},
 };
 
 /// A node as others see it. Times are the wall clocks of whoever wrote them: for people to read, never to decide by.
@@ -174,7 +176,7 @@ impl Member {
         };
         Encoder::new(Self::FORMAT)
             .text(self.node.as_str())
-            .session(self.session)
+            .array(self.session.to_bytes())
             .number(self.incarnation)
             .number(self.revision)
             .byte(state)
@@ -192,7 +194,7 @@ impl Member {
         Decoder::all(key, value, Self::FORMAT, |from| {
             Ok(Self {
                 node: from.name()?,
-                session: from.session()?,
+                session: SessionId::from_bytes(from.array()?),
                 incarnation: from.number()?,
                 revision: from.number()?,
                 state: match from.byte()? {

@@ -61,6 +61,7 @@ mod env;
 mod gate;
 mod lane;
 mod memory;
+pub mod record;
 mod retry;
 
 mod faulty;

@@ -24,6 +24,7 @@ pub use tenure_etcd as etcd;
 pub use tenure_mysql as mysql;
 #[cfg(feature = "postgres")]
 pub use tenure_postgres as postgres;
+pub use tenure_server as server;
 #[cfg(feature = "sqlite")]
 pub use tenure_sqlite as sqlite;
 pub use tenure_store as store;
@@ -31,6 +32,9 @@ pub use tenure_store as store;
 /// What most programs use.
 pub mod prelude {
     pub use tenure_cluster::{Cluster, ClusterError, Election, Leadership, Settings, Term};
+    pub use tenure_server::{
+        CallOptions, Context, Failure, Fold, List, Locked, Map, Never, Serve, Server, ServerError, ServerRef, State,
+    };
     pub use tenure_store::{
         Check, Commit, CommitError, Conflict, Env, Key, Lane, LaneError, Name, Prefixed, Range, Read,
         Receipt, Retry, Store, StoreError, StoreExt, Tuple, Version, Watch, Write,

@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use tenure_store::{Item, Key, Name, Read, StoreError, Version, Versioned};
+use tenure_store::{
+    Item, Key, Name, Read, StoreError, Version, Versioned,
+    record::{Decoder, Encoder},
+};
 
 use super::office::Office;
 use crate::{
     Cause, Keys, Member, MemberState, Session, SessionId,
-    codec::{Decoder, Encoder},
     node::Node,
     session::Beat,
 };

@@ -13,11 +13,13 @@
 use std::{fmt, time::Duration};
 
 use bytes::Bytes;
-use tenure_store::{Key, Name, StoreError};
+use tenure_store::{
+    Key, Name, StoreError,
+    record::{Decoder, Encoder, Flaw},
+};
 
 use crate::{
     Cause, SessionId,
-    codec::{Decoder, Encoder, Flaw},
     member::millis,
 };
 
@@ -123,7 +125,7 @@ impl Office {
         let session = self.holder.as_ref().map_or(Self::VACANT, |holder| holder.session);
         Encoder::new(Self::FORMAT)
             .number(self.term)
-            .session(session)
+            .array(session.to_bytes())
             .optional(self.holder.as_ref(), |into, holder| {
                 into.text(holder.node.as_str()).number(millis(holder.since)).number(holder.renewals)
             })
@@ -135,7 +137,7 @@ impl Office {
                     TermEnd::SessionEnded(cause) => (3, cause),
                 };
                 into.number(past.term.0)
-                    .session(past.holder.session)
+                    .array(past.holder.session.to_bytes())
                     .text(past.holder.node.as_str())
                     .number(millis(past.holder.since))
                     .number(past.holder.renewals)
@@ -148,7 +150,7 @@ impl Office {
 
     pub(crate) fn decode(key: &Key, value: &[u8]) -> Result<Self, StoreError> {
         Decoder::all(key, value, Self::FORMAT, |from| {
-            let (term, session) = (from.number()?, from.session()?);
+            let (term, session) = (from.number()?, SessionId::from_bytes(from.array()?));
             let holder = from.optional(|from| {
                 let (node, since) = (from.name()?, Duration::from_millis(from.number()?));
                 Ok(Holder { node, session, since, renewals: from.number()? })
@@ -158,7 +160,7 @@ impl Office {
             }
             let history = from.many(|from| {
                 let term = Term(from.number()?);
-                let session = from.session()?;
+                let session = SessionId::from_bytes(from.array()?);
                 let node = from.name()?;
                 let since = Duration::from_millis(from.number()?);
                 let renewals = from.number()?;

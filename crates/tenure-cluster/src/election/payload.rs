@@ -1,10 +1,12 @@
 //! What a leader publishes.
 
 use bytes::Bytes;
-use tenure_store::{Key, StoreError};
+use tenure_store::{
+    Key, StoreError,
+    record::{Decoder, Encoder},
+};
 
 use super::Term;
-use crate::codec::{Decoder, Encoder};
 
 const FORMAT: u8 = 1;
 

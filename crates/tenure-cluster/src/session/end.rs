@@ -84,7 +84,7 @@ async fn build(
         .check(proof)
         .delete(session)
         .delete(beat)
-        .delete(keys.lane(id))
+        .delete_range(keys.belongings(id).range())
         .delete(keys.local(&identity.place, id));
     let member = keys.member(&identity.node);
     let commit = match node.store.get(&member).await? {

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use tenure_store::{Key, Name, StoreError};
-
-use crate::{
-    codec::{Decoder, Encoder},
-    member::millis,
+use tenure_store::{
+    Key, Name, StoreError,
+    record::{Decoder, Encoder},
 };
+
+use crate::member::millis;
 
 /// Who a session is, for good.
 #[derive(Clone, Debug, PartialEq, Eq)]

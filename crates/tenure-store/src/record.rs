@@ -1,52 +1,58 @@
-//! How records become bytes: strict, bounded, and without a schema compiler.
+//! [`Encoder`] and [`Decoder`]: how records become bytes, strictly, bounded, and without a schema compiler.
 //!
 //! Every record starts with the number of its format. Numbers are big-endian, texts and bytes have their length before them. There is exactly
 //! one encoding of a record; whatever else is found is told as corrupt, never guessed at.
 
 use bytes::Bytes;
-use tenure_store::{Key, Name, StoreError};
-
-use crate::SessionId;
+use crate::{Key, Name, StoreError};
 
 /// Collects the bytes of one record.
 #[derive(Debug, Default)]
-pub(crate) struct Encoder(Vec<u8>);
+#[must_use]
+pub struct Encoder(Vec<u8>);
 
 impl Encoder {
-    pub(crate) fn new(format: u8) -> Self {
+    /// A record of this format.
+    pub fn new(format: u8) -> Self {
         Self(vec![format])
     }
 
-    pub(crate) fn byte(mut self, byte: u8) -> Self {
+    /// Adds one byte.
+    pub fn byte(mut self, byte: u8) -> Self {
         self.0.push(byte);
         self
     }
 
-    pub(crate) fn number(mut self, number: u64) -> Self {
+    /// Adds a number.
+    pub fn number(mut self, number: u64) -> Self {
         self.0.extend(number.to_be_bytes());
         self
     }
 
-    pub(crate) fn session(mut self, session: SessionId) -> Self {
-        self.0.extend(session.to_bytes());
+    /// Adds as many bytes as every record of this format has here.
+    pub fn array<const N: usize>(mut self, array: [u8; N]) -> Self {
+        self.0.extend(array);
         self
     }
 
+    /// Adds bytes, with their length before them.
+    ///
     /// # Panics
-    /// If it is longer than a record may have; the settings refuse such texts.
-    pub(crate) fn bytes(mut self, bytes: &[u8]) -> Self {
-        let length = u32::try_from(bytes.len()).expect("records hold no more than the store's limits allow");
+    /// If they are longer than any store takes.
+    pub fn bytes(mut self, bytes: &[u8]) -> Self {
+        let length = u32::try_from(bytes.len()).expect("a store takes no longer values");
         self.0.extend(length.to_be_bytes());
         self.0.extend(bytes);
         self
     }
 
-    pub(crate) fn text(self, text: &str) -> Self {
+    /// Adds a text.
+    pub fn text(self, text: &str) -> Self {
         self.bytes(text.as_bytes())
     }
 
     /// Each of these by `one`, with their number before them.
-    pub(crate) fn many<T>(
+    pub fn many<T>(
         self,
         items: impl ExactSizeIterator<Item = T>,
         one: impl Fn(Self, T) -> Self,
@@ -55,37 +61,45 @@ impl Encoder {
         items.fold(counted, one)
     }
 
-    pub(crate) fn optional<T>(self, item: Option<T>, one: impl FnOnce(Self, T) -> Self) -> Self {
+    /// Adds a flag, and what it stands for by `one`.
+    pub fn optional<T>(self, item: Option<T>, one: impl FnOnce(Self, T) -> Self) -> Self {
         match item {
             Some(item) => one(self.byte(1), item),
             None => self.byte(0),
         }
     }
 
-    pub(crate) fn finish(self) -> Bytes {
+    /// The record.
+    #[must_use]
+    pub fn finish(self) -> Bytes {
         self.0.into()
     }
 }
 
 /// Takes a record apart.
 #[derive(Debug)]
-pub(crate) struct Decoder<'a> {
+pub struct Decoder<'a> {
     rest: &'a [u8],
 }
 
 /// Where a record is not what was ever written.
 #[derive(Debug)]
-pub(crate) struct Flaw(&'static str);
+pub struct Flaw(&'static str);
 
 impl Flaw {
-    pub(crate) fn new(words: &'static str) -> Self {
+    /// A flaw in words that go on after "the value of key has".
+    #[must_use]
+    pub fn new(words: &'static str) -> Self {
         Self(words)
     }
 }
 
 impl<'a> Decoder<'a> {
     /// Decodes the whole value of `key` by `read`.
-    pub(crate) fn all<T>(
+    ///
+    /// # Errors
+    /// [`StoreError::Corrupt`], naming the key, the flaw and where it is.
+    pub fn all<T>(
         key: &Key,
         value: &'a [u8],
         format: u8,
@@ -114,44 +128,72 @@ impl<'a> Decoder<'a> {
         Ok(taken)
     }
 
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], Flaw> {
+    /// So many bytes.
+    ///
+    /// # Errors
+    /// A [`Flaw`] if there are fewer.
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Flaw> {
         let (taken, rest) = self.rest.split_first_chunk().ok_or(Flaw("an early end"))?;
         self.rest = rest;
         Ok(*taken)
     }
 
-    pub(crate) fn byte(&mut self) -> Result<u8, Flaw> {
+    /// One byte.
+    ///
+    /// # Errors
+    /// A [`Flaw`] if there is none.
+    pub fn byte(&mut self) -> Result<u8, Flaw> {
         self.array::<1>().map(|[byte]| byte)
     }
 
-    pub(crate) fn number(&mut self) -> Result<u64, Flaw> {
+    /// A number.
+    ///
+    /// # Errors
+    /// A [`Flaw`] if there is none.
+    pub fn number(&mut self) -> Result<u64, Flaw> {
         self.array().map(u64::from_be_bytes)
     }
 
-    pub(crate) fn session(&mut self) -> Result<SessionId, Flaw> {
-        self.array().map(SessionId::from_bytes)
-    }
-
-    pub(crate) fn bytes(&mut self) -> Result<&'a [u8], Flaw> {
+    /// Bytes with their length before them.
+    ///
+    /// # Errors
+    /// A [`Flaw`] if there are none.
+    pub fn bytes(&mut self) -> Result<&'a [u8], Flaw> {
         let length = u32::from_be_bytes(self.array()?);
         self.take(usize::try_from(length).map_err(|_| Flaw("too great a length"))?)
     }
 
-    pub(crate) fn text(&mut self) -> Result<&'a str, Flaw> {
+    /// A text.
+    ///
+    /// # Errors
+    /// A [`Flaw`] if it is none.
+    pub fn text(&mut self) -> Result<&'a str, Flaw> {
         std::str::from_utf8(self.bytes()?).map_err(|_| Flaw("a text that is not UTF-8"))
     }
 
-    pub(crate) fn name(&mut self) -> Result<Name, Flaw> {
+    /// A name.
+    ///
+    /// # Errors
+    /// A [`Flaw`] if it is none.
+    pub fn name(&mut self) -> Result<Name, Flaw> {
         self.text()?.parse().map_err(|_| Flaw("a name that is none"))
     }
 
-    pub(crate) fn many<T>(&mut self, one: impl Fn(&mut Self) -> Result<T, Flaw>) -> Result<Vec<T>, Flaw> {
+    /// As many as there are, each by `one`.
+    ///
+    /// # Errors
+    /// The first [`Flaw`].
+    pub fn many<T>(&mut self, one: impl Fn(&mut Self) -> Result<T, Flaw>) -> Result<Vec<T>, Flaw> {
         let count = self.number()?;
         // Not allocated by the count: it may be anything.
         (0..count).map(|_| one(self)).collect()
     }
 
-    pub(crate) fn optional<T>(
+    /// A flag, and what it stands for by `one`.
+    ///
+    /// # Errors
+    /// A [`Flaw`] in either.
+    pub fn optional<T>(
         &mut self,
         one: impl FnOnce(&mut Self) -> Result<T, Flaw>,
     ) -> Result<Option<T>, Flaw> {

@@ -1,0 +1,339 @@
+//! [`Consumer`]: finds the servers of a kind that have work, and shares them with the other nodes that serve the kind.
+//!
+//! The servers of a kind are in sixteen shards, by the hash of their name. Each shard is looked after by one node: of those that serve the kind in the newest
+//! schema, the one with the greatest hash of (session, shard). So a node that comes takes its part from all others, and the part of one that goes is spread over all that are left. Whoever looks after a
+//! shard watches its marks of work and sleeps until its first timer is due; nobody watches a server.
+//!
+//! Two nodes may believe to look after one shard for a moment. That costs a little work, and nothing else.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use tenure_cluster::{MemberChanges, SessionId};
+use tenure_store::{
+    Check, Commit, CommitError, Item, Key, Name, Range, Read, Store as _, StoreError, Version,
+    record::{Decoder, Encoder},
+};
+use tokio::{sync::Notify, task::JoinHandle};
+
+use crate::{
+    Server,
+    desk::Request,
+    kind::Kind,
+    keys::{KindKeys, SHARDS, SWEEP, ServerKeys, consumer_of, due_of, id_of},
+    parcel::millis,
+};
+
+const FORMAT: u8 = 1;
+
+/// How often everything is looked at, though nothing seems to have changed: what a desk gave up for now is taken up again.
+const ROUND: Duration = Duration::from_secs(10);
+
+/// After a failure.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// How many timers are handled at once.
+const DUE_MAX: usize = 20;
+
+/// Finds work.
+pub(crate) struct Consumer<S: Server> {
+    kind: Arc<Kind<S>>,
+    keys: KindKeys,
+    /// Shards in which something may have changed, as bits.
+    changed: Arc<AtomicU64>,
+    told: Arc<Notify>,
+    /// Tasks that wait for changes, by shard.
+    watching: BTreeMap<u64, Watching>,
+    /// Marks of work that were seen, and their versions.
+    seen: BTreeMap<Key, Version>,
+    /// When the next timer is due, in milliseconds since 1970.
+    next_due: Option<u64>,
+    /// The session that this node has announced itself under.
+    announced: Option<SessionId>,
+}
+
+struct Watching(JoinHandle<()>);
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl<S: Server> Consumer<S> {
+    pub(crate) fn new(kind: Arc<Kind<S>>) -> Self {
+        Self {
+            keys: KindKeys::new(kind.ground.keys(), &kind.name),
+            kind,
+            changed: Arc::default(),
+            told: Arc::default(),
+            watching: BTreeMap::new(),
+            seen: BTreeMap::new(),
+            next_due: None,
+            announced: None,
+        }
+    }
+
+    /// Runs until its task is ended.
+    pub(crate) async fn run(mut self) {
+        let env = self.kind.ground.env().clone();
+        loop {
+            if let Err(error) = self.consume().await {
+                tracing::debug!(kind = S::KIND, %error, "work could not be looked for: it is tried again");
+                env.sleep(PAUSE).await;
+            }
+        }
+    }
+
+    async fn consume(&mut self) -> Result<(), CommitError> {
+        let ground = self.kind.ground.clone();
+        let mut members = ground.members().changes().await?;
+        let mut others = ground.store().watch(self.keys.consumers());
+        let mut sessions = ground.sessions();
+        loop {
+            self.announce().await?;
+            self.share(&members).await?;
+            let mut round = ground.env().now().after(ROUND);
+            self.look(u64::MAX, true).await?;
+            loop {
+                let left = round - ground.env().now();
+                let due = self.next_due.map(|due| {
+                    let now = millis(ground.env().unix_time());
+                    Duration::from_millis(due.saturating_sub(now))
+                });
+                let sleep = due.unwrap_or(left).min(left);
+                tokio::select! {
+                    biased;
+                    changed = sessions.changed() => {
+                        if changed.is_err() {
+                            // The node has left: nothing follows.
+                            std::future::pending::<()>().await;
+                        }
+                        break;
+                    }
+                    change = members.next() => {
+                        change?;
+                        break;
+                    }
+                    () = others.changed() => break,
+                    () = self.told.notified() => {
+                        let changed = self.changed.swap(0, Ordering::SeqCst);
+                        self.look(changed, false).await?;
+                    }
+                    () = ground.env().sleep(sleep) => {
+                        let all = (round - ground.env().now()).is_zero();
+                        if all {
+                            round = ground.env().now().after(ROUND);
+                        }
+                        self.look(u64::MAX, all).await?;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Says that this node serves the kind.
+    async fn announce(&mut self) -> Result<(), CommitError> {
+        let session = self.kind.ground.session();
+        if self.announced == Some(session.id()) || session.ended().is_some() {
+            return Ok(());
+        }
+        let commit = Commit::new()
+            .check(Check::Present(self.kind.ground.keys().session(session.id())))
+            .set(self.keys.consumer(session.id()), Encoder::new(FORMAT).number(S::SCHEMA.into()).finish());
+        match self.kind.ground.store().commit(commit).await {
+            Ok(_) => self.announced = Some(session.id()),
+            // Another session follows.
+            Err(CommitError::Conflict(_)) => {}
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// Finds out which shards are this node's, and watches those.
+    async fn share(&mut self, members: &MemberChanges) -> Result<(), CommitError> {
+        let ground = &self.kind.ground;
+        let here: BTreeSet<SessionId> =
+            members.members().values().filter(|member| member.is_here()).map(|member| member.session).collect();
+        let mut serving = Vec::new();
+        for item in self.kind.scan(&self.keys.consumers()).await? {
+            let session = consumer_of(&item.key)?;
+            let schema = Decoder::all(&item.key, &item.value, FORMAT, Decoder::number)?;
+            if here.contains(&session) || session == ground.session().id() {
+                serving.push((session, schema));
+                continue;
+            }
+            let forget = Commit::new().check(Check::Absent(ground.keys().session(session))).delete(item.key);
+            match ground.store().commit(forget).await {
+                Ok(_) | Err(CommitError::Conflict(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let newest = serving.iter().map(|(_, schema)| *schema).max();
+        serving.retain(|(_, schema)| Some(*schema) == newest);
+        let own = ground.session().id();
+        let first = |shard: u64| serving.iter().map(|(session, _)| *session).max_by_key(|session| weight(*session, shard));
+        let shards: BTreeSet<u64> = (0..SHARDS).filter(|shard| first(*shard) == Some(own)).collect();
+        self.watching.retain(|shard, _| shards.contains(shard));
+        for shard in &shards {
+            self.watching.entry(*shard).or_insert_with(|| {
+                let ranges = [self.keys.work(*shard).range(), self.keys.due(*shard).range()];
+                Watching(watch(&self.kind, ranges, *shard, &self.changed, &self.told))
+            });
+        }
+        self.kind.set_own(&shards);
+        Ok(())
+    }
+
+    /// Looks what there is in some shards of ours; `all`: also what was seen before.
+    async fn look(&mut self, shards: u64, all: bool) -> Result<(), CommitError> {
+        let mut ranges: Vec<Range> =
+            self.own(shards).map(|shard| self.keys.work(shard).range()).collect();
+        if all {
+            self.seen.clear();
+        }
+        let limits = self.kind.ground.store().limits();
+        while !ranges.is_empty() {
+            let reads = ranges.iter().map(|range| Read::Range { range: range.clone(), limit: limits.page_items });
+            let found = self.kind.ground.store().read(reads.collect()).await?;
+            let mut rest = Vec::new();
+            for (at, range) in ranges.iter().enumerate() {
+                let page = found.range(at);
+                self.poke(range, &page.items)?;
+                if let Some(last) = page.items.last().filter(|_| page.more) {
+                    rest.push(range.after(&last.key));
+                }
+            }
+            ranges = rest;
+        }
+        self.look_at_timers().await
+    }
+
+    fn own(&self, shards: u64) -> impl Iterator<Item = u64> + '_ {
+        self.watching.keys().copied().filter(move |shard| shards >> shard & 1 == 1)
+    }
+
+    /// Pokes the desks of servers whose marks have changed.
+    fn poke(&mut self, range: &Range, items: &[Item]) -> Result<(), StoreError> {
+        // Marks that are gone need not be remembered; within a page, that is known.
+        if let Some(last) = items.last() {
+            let there: BTreeSet<&Key> = items.iter().map(|item| &item.key).collect();
+            self.seen.retain(|key, _| !range.contains(key) || *key > last.key || there.contains(key));
+        } else {
+            self.seen.retain(|key, _| !range.contains(key));
+        }
+        for item in items {
+            if self.seen.insert(item.key.clone(), item.version) != Some(item.version) {
+                self.kind.desk(&id_of(&item.key)?).poke();
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves messages whose time has come into their queues, and finds out when the next is due.
+    async fn look_at_timers(&mut self) -> Result<(), CommitError> {
+        self.next_due = None;
+        let ground = self.kind.ground.clone();
+        for shard in self.own(u64::MAX).collect::<Vec<u64>>() {
+            loop {
+                let range = self.keys.due(shard).range();
+                let found = ground.store().read(vec![Read::Range { range, limit: DUE_MAX }]).await?;
+                let now = millis(ground.env().unix_time());
+                let mut due = Vec::new();
+                for item in &found.range(0).items {
+                    let (at, id, timer) = due_of(&item.key)?;
+                    if at > now {
+                        self.next_due = Some(self.next_due.map_or(at, |next| next.min(at)));
+                        break;
+                    }
+                    due.push((item.key.clone(), at, id, timer));
+                }
+                if due.is_empty() {
+                    break;
+                }
+                // What is swept goes a little later: looking again at once would find it again.
+                let more = due.len() == DUE_MAX && due.iter().all(|(.., timer)| *timer != SWEEP);
+                self.deliver(due).await?;
+                if !more {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts messages that are due into their queues, each exactly once: whoever takes the timer away puts it there.
+    async fn deliver(&mut self, due: Vec<(Key, u64, Name, u64)>) -> Result<(), CommitError> {
+        let ground = self.kind.ground.clone();
+        let now = Bytes::copy_from_slice(&millis(ground.env().unix_time()).to_be_bytes());
+        for (key, at, id, timer) in due {
+            if timer == SWEEP {
+                let desk = self.kind.desk(&id);
+                // A desk that is too busy is asked again in the next round.
+                let _ = desk.requests.try_send(Request::Sweep(at));
+                self.next_due = Some(self.next_due.unwrap_or(u64::MAX).min(millis(ground.env().unix_time()) + 1000));
+                continue;
+            }
+            let keys = ServerKeys::new(ground.keys(), &self.kind.name, &id);
+            let place = keys.timer(timer, at);
+            let found = ground.store().read(vec![Read::Key(place.clone())]).await?;
+            let commit = match found.key(0) {
+                Some(found) => Commit::new()
+                    .check(Check::Version(place.clone(), found.version))
+                    .delete(place)
+                    .delete(key)
+                    .append(keys.queue.clone(), found.value.clone())
+                    .set(keys.work.clone(), now.clone()),
+                // It was cancelled, or its server deleted.
+                None => Commit::new().delete(key),
+            };
+            match ground.store().commit(commit).await {
+                Ok(_) => self.kind.poke(&id),
+                Err(CommitError::Conflict(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Waits for changes of a shard, for ever.
+fn watch<S: Server>(
+    kind: &Kind<S>,
+    ranges: [Range; 2],
+    shard: u64,
+    changed: &Arc<AtomicU64>,
+    told: &Arc<Notify>,
+) -> JoinHandle<()> {
+    let (changed, told) = (Arc::clone(changed), Arc::clone(told));
+    let [mut work, mut due] = ranges.map(|range| kind.ground.store().watch(range));
+    kind.ground.env().spawn(async move {
+        loop {
+            tokio::select! {
+                biased;
+                () = work.changed() => {}
+                () = due.changed() => {}
+            }
+            changed.fetch_or(1 << shard, Ordering::SeqCst);
+            told.notify_one();
+        }
+    })
+}
+
+/// How much a session wants a shard: every node finds the same (the finalizer of splitmix64).
+fn weight(session: SessionId, shard: u64) -> u64 {
+    let bytes = session.to_bytes();
+    let half = |at: usize| bytes[at..at + 8].iter().fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
+    let mut mixed = half(0) ^ half(8).rotate_left(32) ^ shard.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    for (shift, factor) in [(30, 0xbf58_476d_1ce4_e5b9_u64), (27, 0x94d0_49bb_1331_11eb), (31, 1)] {
+        mixed = (mixed ^ mixed >> shift).wrapping_mul(factor);
+    }
+    mixed
+}

@@ -1,0 +1,255 @@
+//! How what came of a run becomes one commit.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use tenure_store::{Check, Commit, Key, Limits, Write};
+
+use super::{
+    item::{Body, Item, Load, Origin},
+    run::{Came, Run},
+};
+use crate::{
+    Policy, Server, ServerError,
+    courier::{append, entry, set_timer},
+    dead,
+    effects,
+    head::{Claim, Head},
+    keys::{SWEEP, ServerKeys},
+    once,
+    parcel::{Attempt, Parcel, millis},
+    reply::{self, Outcome},
+};
+use tenure_cluster::{Ground, SessionId};
+use tenure_store::Name;
+
+/// What a commit is made of.
+pub(crate) struct Making<'a, S: Server> {
+    pub(crate) ground: &'a Ground,
+    pub(crate) keys: &'a ServerKeys,
+    pub(crate) limits: &'a Limits,
+    pub(crate) policy: Policy,
+    pub(crate) items: &'a mut [Item<S>],
+    pub(crate) run: &'a mut Run<S>,
+    pub(crate) queue: &'a Load,
+    pub(crate) urgent: &'a Load,
+    pub(crate) now_ms: u64,
+    pub(crate) mark: u64,
+}
+
+/// A commit before it is made: what may change between two tries is apart.
+pub(crate) struct Made {
+    pub(crate) head: Head,
+    /// Everything but the answers.
+    pub(crate) commit: Commit,
+    /// Answers by the session of their callers.
+    pub(crate) replies: BTreeMap<SessionId, Vec<(u64, Outcome)>>,
+    pub(crate) mark: u64,
+    /// Calls of this process that became dead letters in this run, by their place: the error.
+    pub(crate) died: BTreeMap<usize, ServerError>,
+}
+
+impl Made {
+    /// The head has changed since it was put into the commit.
+    pub(crate) fn rewrite_head(&mut self, keys: &ServerKeys) {
+        for write in &mut self.commit.writes {
+            if let Write::Set(key, value) = write
+                && *key == keys.head
+            {
+                *value = self.head.encode();
+            }
+        }
+    }
+
+    /// The commit with its answers, but for sessions that are gone.
+    pub(crate) fn whole(&self, ground: &Ground, limits: &Limits) -> Commit {
+        let mut commit = self.commit.clone();
+        for (session, answers) in &self.replies {
+            commit = commit.check(Check::Present(ground.keys().session(*session)));
+            for (key, value) in reply::write(ground.keys(), *session, self.mark, answers, limits.value_bytes) {
+                commit = commit.set(key, value);
+            }
+        }
+        commit
+    }
+}
+
+impl<S: Server> Making<'_, S> {
+    /// The commit that does what the run found. `head` is what there was; `writes` are the changes of the state.
+    pub(crate) fn make(mut self, id: &Name, check: Check, mut head: Head, writes: Vec<Write>) -> Result<Made, ServerError> {
+        head.mark(self.mark);
+        let mut commit = Commit::new().check(check);
+        let mut died = BTreeMap::new();
+        commit = self.take_from_queue(commit, &mut head)?;
+        commit = self.take_from_urgent(commit)?;
+        for at in 0..self.run.came.len() {
+            match self.run.came[at] {
+                Came::Failed => commit = self.set_aside(commit, at, id, &mut head, &mut died)?,
+                Came::Done(_) | Came::Again(_) => head.applied += 1,
+                Came::Locked | Came::Queued => {}
+            }
+        }
+        if let Some(why) = self.run.stop.take() {
+            head.stopped = Some(why);
+        }
+        commit = self.send(commit);
+        for timer in &self.run.cancelled {
+            let keys = timer.keys(self.ground.keys())?;
+            commit = commit.delete(keys.timer(timer.timer, timer.at_ms)).delete(keys.due(timer.at_ms, timer.timer));
+        }
+        for (effect, body) in &self.run.effects {
+            let record = effects::record(*effect, self.ground.session().id(), body);
+            commit = commit.append(self.keys.effects.clone(), record);
+        }
+        let mut work = !self.run.effects.is_empty();
+        for (key, answer) in &self.run.onces {
+            let (until, sweep) = until(self.now_ms, millis(self.policy.answers_kept));
+            commit = commit.set(self.keys.once(key), once::record(until, answer.as_ref()));
+            commit = self.sweep_at(commit, &mut head, sweep);
+        }
+        if self.run.sent.iter().any(|sent| sent.keys.work == self.keys.work && sent.later.is_none()) {
+            work = false;
+        }
+        if work {
+            commit = commit.set(self.keys.work.clone(), Bytes::copy_from_slice(&self.now_ms.to_be_bytes()));
+        }
+        commit.writes.extend(writes);
+        commit = commit.set(self.keys.head.clone(), head.encode());
+        Ok(Made { head, commit, replies: std::mem::take(&mut self.run.replies), mark: self.mark, died })
+    }
+
+    /// Takes what was handled out of the queue.
+    fn take_from_queue(&mut self, mut commit: Commit, head: &mut Head) -> Result<Commit, ServerError> {
+        for (item, came) in self.items.iter().zip(&self.run.came) {
+            if matches!(item.body, Body::Fold(_)) {
+                head.claim = None;
+            }
+            let Origin::Queue { entry, last } = item.origin else { continue };
+            if matches!(came, Came::Locked) {
+                continue;
+            }
+            (head.alone, head.claim) = (false, None);
+            head.attempts.clear();
+            head.suspects = head.suspects.saturating_sub(1);
+            if last {
+                head.cursor = 0;
+                let loaded = &self.queue.entries[entry];
+                commit = commit.remove(self.keys.queue.clone(), loaded.id.clone());
+                commit = delete_pieces(commit, self.keys, loaded.pieces);
+            } else {
+                head.cursor += 1;
+            }
+        }
+        Ok(commit)
+    }
+
+    /// The same with priority messages; what is left of an entry is put behind the others, since these have no order.
+    fn take_from_urgent(&mut self, mut commit: Commit) -> Result<Commit, ServerError> {
+        let mut left: BTreeMap<usize, Vec<Parcel>> = BTreeMap::new();
+        let mut taken = std::collections::BTreeSet::new();
+        for (at, item) in self.items.iter().enumerate() {
+            let Origin::Urgent { entry, .. } = item.origin else { continue };
+            if at < self.run.came.len() {
+                taken.insert(entry);
+            } else {
+                left.entry(entry).or_default().push(item.parcel()?);
+            }
+        }
+        for entry in taken {
+            let loaded = &self.urgent.entries[entry];
+            commit = commit.remove(self.keys.urgent.clone(), loaded.id.clone());
+            commit = delete_pieces(commit, self.keys, loaded.pieces);
+            if let Some(rest) = left.remove(&entry) {
+                let number = self.ground.env().random_u64();
+                commit = append(commit, self.keys, &self.keys.urgent, &rest, number, self.limits);
+            }
+        }
+        Ok(commit)
+    }
+
+    /// Puts a message that has failed aside: it comes back later, or is a dead letter.
+    fn set_aside(
+        &mut self,
+        commit: Commit,
+        at: usize,
+        id: &Name,
+        head: &mut Head,
+        died: &mut BTreeMap<usize, ServerError>,
+    ) -> Result<Commit, ServerError> {
+        let item = &mut self.items[at];
+        let error = item.failed.clone().unwrap_or_default();
+        let node = self.ground.settings().node.as_str();
+        item.attempts.push(Attempt::new(self.ground.env().unix_time(), node, &error));
+        let parcel = item.parcel();
+        item.attempts.pop();
+        let parcel = parcel?;
+        let attempts = parcel.attempts.len();
+        if attempts < self.policy.attempts_max() && !self.items[at].hopeless {
+            let due = self.now_ms + millis(self.policy.pause(attempts));
+            let timer = self.ground.env().random_u64().max(1);
+            tracing::warn!(kind = S::KIND, server = %id, message = parcel.id, attempts, %error, "a message failed: it is tried again later");
+            return Ok(set_timer(commit, self.keys, due, timer, &parcel, self.limits));
+        }
+        tracing::error!(kind = S::KIND, server = %id, message = parcel.id, attempts, %error, "a message failed for the last time: it is a dead letter");
+        metrics::counter!("tenure_server_dead_letters_total", "kind" => S::KIND).increment(1);
+        if let Some(to) = parcel.to {
+            let outcome = Outcome::Failed { attempts: attempts as u64, error: error.clone() };
+            self.run.replies.entry(to.session()).or_default().push((to.slot, outcome));
+        }
+        died.insert(at, ServerError::Failed { server: id.clone(), attempts: attempts as u64, error });
+        head.died += 1;
+        let (until, sweep) = until(self.now_ms, millis(self.policy.dead_kept));
+        let number = self.ground.env().random_u64();
+        let (commit, entry) = entry(commit, self.keys, std::slice::from_ref(&parcel), number, self.limits);
+        let commit = commit.set(self.keys.dead(head.died), dead::record(self.now_ms, until, &entry));
+        Ok(self.sweep_at(commit, head, sweep))
+    }
+
+    /// Sends what callbacks have sent.
+    fn send(&mut self, mut commit: Commit) -> Commit {
+        let mut bundles: BTreeMap<Key, Vec<usize>> = BTreeMap::new();
+        for (at, sent) in self.run.sent.iter().enumerate() {
+            match sent.later {
+                Some((at_ms, timer)) => {
+                    commit = set_timer(commit, &sent.keys, at_ms, timer, &sent.parcel, self.limits);
+                }
+                None => bundles.entry(sent.keys.queue.clone()).or_default().push(at),
+            }
+        }
+        let now = Bytes::copy_from_slice(&self.now_ms.to_be_bytes());
+        for places in bundles.into_values() {
+            let keys = &self.run.sent[places[0]].keys;
+            let parcels: Vec<Parcel> = places.iter().map(|at| self.run.sent[*at].parcel.clone()).collect();
+            commit = append(commit, keys, &keys.queue, &parcels, self.ground.env().random_u64(), self.limits);
+            commit = commit.set(keys.work.clone(), now.clone());
+        }
+        commit
+    }
+
+    fn sweep_at(&self, commit: Commit, head: &mut Head, at_ms: u64) -> Commit {
+        if head.sweeps.contains(&at_ms) {
+            return commit;
+        }
+        head.sweeps.push(at_ms);
+        commit.set(self.keys.due(at_ms, SWEEP), Bytes::new())
+    }
+}
+
+/// Until when something is kept, and when it is swept: an eighth later at most, so that a server has few sweeps to come.
+fn until(now_ms: u64, kept_ms: u64) -> (u64, u64) {
+    let step = (kept_ms / 8).max(1000);
+    let until = now_ms.saturating_add(kept_ms);
+    (until, until.div_ceil(step).saturating_mul(step))
+}
+
+pub(crate) fn delete_pieces(commit: Commit, keys: &ServerKeys, pieces: Option<(u64, u64)>) -> Commit {
+    let (number, count) = pieces.unwrap_or_default();
+    (0..count).fold(commit, |commit, at| commit.delete(keys.piece(number, at)))
+}
+
+impl Claim {
+    /// A claim of this session.
+    pub(crate) fn new(ground: &Ground) -> Self {
+        Self { session: ground.session().id(), token: ground.env().random_u64() }
+    }
+}

@@ -1,0 +1,173 @@
+//! [`Item`]: a message that a desk has taken up, from wherever it came.
+
+use std::sync::Arc;
+
+use tenure_store::EntryId;
+use tokio::sync::oneshot;
+
+use crate::{
+    Fold, Server, ServerError,
+    mailroom::Waiting,
+    parcel::{Address, Attempt, Bundle, Parcel, Sort, pack, unpack},
+};
+
+/// What a message says.
+pub(crate) enum Body<S: Server> {
+    Call(Arc<S::Call>),
+    Cast(Arc<S::Cast>),
+    /// What the locked work of the message at the cursor has found.
+    Fold(Arc<Fold<S>>),
+    /// It can't be read, or its work has failed: nothing is run.
+    Broken(String),
+}
+
+/// How the caller in this process is told.
+pub(crate) enum Local<S: Server> {
+    Call(oneshot::Sender<Result<Told<S>, ServerError>>),
+    /// A cast that somebody waits for, or not.
+    Cast(Option<oneshot::Sender<Result<(), ServerError>>>),
+}
+
+/// What a caller in this process is told.
+pub(crate) enum Told<S: Server> {
+    Reply(S::Reply),
+    /// It was done before, under the same idempotency key, with this answer.
+    Again(bytes::Bytes),
+    /// The answer comes through the store.
+    Later(Waiting),
+}
+
+/// Where a message came from.
+pub(crate) enum Origin<S: Server> {
+    /// The queue: from this entry of the page that was read, and whether it is the last message of it.
+    Queue { entry: usize, last: bool },
+    /// The list of priority messages: from this entry.
+    Urgent { entry: usize },
+    /// A caller in this process, and whether it is not to wait for the queue.
+    Local { told: Local<S>, urgent: bool },
+}
+
+/// A message that is to be run.
+pub(crate) struct Item<S: Server> {
+    pub(crate) id: u64,
+    pub(crate) body: Body<S>,
+    pub(crate) origin: Origin<S>,
+    pub(crate) to: Option<Address>,
+    pub(crate) key: Option<String>,
+    pub(crate) sent_ms: u64,
+    pub(crate) attempts: Vec<Attempt>,
+    /// Whether only its locked work is left to do.
+    pub(crate) locked: bool,
+    /// Why it has failed in this turn, if it has.
+    pub(crate) failed: Option<String>,
+    /// Whether there is no use in trying again.
+    pub(crate) hopeless: bool,
+    /// Whether it must go through the queue, since it wants to lock.
+    pub(crate) through_queue: bool,
+    /// Where its caller in this process waits, if the answer comes through the store.
+    pub(crate) waiting: Option<Waiting>,
+    /// The bytes that it was read from, if it was.
+    raw: Option<bytes::Bytes>,
+}
+
+impl<S: Server> Item<S> {
+    /// A message that was read from the store.
+    pub(crate) fn read(parcel: Parcel, origin: Origin<S>) -> Self {
+        let body = match parcel.sort {
+            Sort::Call => unpack(&parcel.body).map(|call| Body::Call(Arc::new(call))),
+            Sort::Cast => unpack(&parcel.body).map(|cast| Body::Cast(Arc::new(cast))),
+        };
+        Self {
+            id: parcel.id,
+            body: body.unwrap_or_else(|failure| Body::Broken(failure.to_string())),
+            origin,
+            to: parcel.to,
+            key: parcel.key,
+            sent_ms: parcel.sent_ms,
+            attempts: parcel.attempts,
+            locked: parcel.locked,
+            failed: None,
+            hopeless: false,
+            through_queue: false,
+            waiting: None,
+            raw: Some(parcel.body),
+        }
+    }
+
+    /// A message of this process.
+    pub(crate) fn local(id: u64, body: Body<S>, told: Local<S>, urgent: bool, key: Option<String>, sent_ms: u64) -> Self {
+        Self {
+            id,
+            body,
+            origin: Origin::Local { told, urgent },
+            to: None,
+            key,
+            sent_ms,
+            attempts: Vec::new(),
+            locked: false,
+            failed: None,
+            hopeless: false,
+            through_queue: false,
+            waiting: None,
+            raw: None,
+        }
+    }
+
+    /// It as it is stored.
+    pub(crate) fn parcel(&self) -> Result<Parcel, ServerError> {
+        let (sort, body) = match &self.body {
+            Body::Call(call) => (Sort::Call, self.raw.clone().map_or_else(|| pack(&**call), Ok)?),
+            Body::Cast(cast) => (Sort::Cast, self.raw.clone().map_or_else(|| pack(&**cast), Ok)?),
+            Body::Fold(_) | Body::Broken(_) => {
+                let sort = if self.to.is_some() { Sort::Call } else { Sort::Cast };
+                (sort, self.raw.clone().unwrap_or_default())
+            }
+        };
+        Ok(Parcel {
+            id: self.id,
+            sort,
+            to: self.to.or(self.waiting.as_ref().map(|waiting| waiting.address)),
+            key: self.key.clone(),
+            sent_ms: self.sent_ms,
+            attempts: self.attempts.clone(),
+            locked: self.locked,
+            body,
+        })
+    }
+
+    /// It will never be handled.
+    pub(crate) fn fail_for_good(&mut self, error: String) {
+        (self.failed, self.hopeless) = (Some(error), true);
+    }
+
+    /// Whether somebody in this process waits for the answer.
+    pub(crate) fn is_call(&self) -> bool {
+        matches!(self.origin, Origin::Local { told: Local::Call(_), .. })
+    }
+}
+
+/// Entries of a list, with their messages.
+#[derive(Debug, Default)]
+pub(crate) struct Load {
+    pub(crate) entries: Vec<Loaded>,
+    /// Whether there is more behind them.
+    pub(crate) more: bool,
+}
+
+/// One entry.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    pub(crate) id: EntryId,
+    pub(crate) parcels: Vec<Parcel>,
+    /// Under which number its pieces are, and how many.
+    pub(crate) pieces: Option<(u64, u64)>,
+}
+
+impl Loaded {
+    pub(crate) fn new(id: EntryId, bundle: Bundle) -> Self {
+        match bundle {
+            Bundle::Here(parcels) => Self { id, parcels, pieces: None },
+            Bundle::InPieces { bundle, count } => Self { id, parcels: Vec::new(), pieces: Some((bundle, count)) },
+        }
+    }
+}

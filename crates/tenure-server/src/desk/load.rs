@@ -1,0 +1,175 @@
+//! [`Memory`]: a server's state in memory, and how it gets there.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use tenure_cluster::Ground;
+use tenure_store::{Check, Item as Pair, Key, Name, Range, Read, Snapshot, Store, StoreError, Version};
+
+use super::item::{Load, Loaded};
+use crate::{
+    RawParts, Server, ServerError, Stored,
+    head::Head,
+    keys::{self, ServerKeys},
+    kind::Kind,
+    parcel::Bundle,
+    reply,
+};
+
+/// How many entries of a queue are read at once: each may hold a thousand messages.
+const ENTRIES_MAX: usize = 128;
+
+/// How often a state that changes while it is read is read again.
+const TRIES_MAX: usize = 50;
+
+/// A state, and the head that it belongs to.
+pub(crate) struct Memory<S: Server> {
+    pub(crate) head: Head,
+    /// The version of the head; `None` if there is no such server yet.
+    pub(crate) version: Option<Version>,
+    pub(crate) state: Stored<S::State>,
+}
+
+impl<S: Server> Memory<S> {
+    /// That the head is still this one.
+    pub(crate) fn check(&self, keys: &ServerKeys) -> Check {
+        match self.version {
+            Some(version) => Check::Version(keys.head.clone(), version),
+            None => Check::Absent(keys.head.clone()),
+        }
+    }
+
+    /// Reads a server's state.
+    pub(crate) async fn load(ground: &Ground, id: &Name, keys: &ServerKeys) -> Result<Self, ServerError> {
+        let (store, limits) = (ground.store(), ground.store().limits());
+        let root = keys.state();
+        let mut tries = 0;
+        let (head, items) = loop {
+            let (mut range, mut items, mut first): (Range, Vec<Pair>, Option<Option<Version>>) =
+                (root.range(), Vec::new(), None);
+            let whole = loop {
+                let reads = vec![Read::Key(keys.head.clone()), Read::Range { range: range.clone(), limit: limits.page_items }];
+                let snapshot = store.read(reads).await?;
+                let version = snapshot.key(0).map(|found| found.version);
+                if *first.get_or_insert(version) != version {
+                    break None;
+                }
+                let page = snapshot.range(1);
+                items.extend(page.items.iter().cloned());
+                match page.items.last() {
+                    Some(last) if page.more => range = range.after(&last.key),
+                    _ => break Some(snapshot.key(0).cloned()),
+                }
+            };
+            tries += 1;
+            match whole {
+                Some(head) => break (head, items),
+                None if tries < TRIES_MAX => {}
+                None => {
+                    let words = format!("the state of server {id} changed at every try to read it: try again");
+                    return Err(StoreError::unavailable(words).into());
+                }
+            }
+        };
+        metrics::counter!("tenure_server_loads_total", "kind" => S::KIND).increment(1);
+        let chunk = limits.value_bytes;
+        let Some(found) = head else {
+            let state = Stored::new(root, chunk, S::init(id))?;
+            return Ok(Self { head: Head::new(S::SCHEMA), version: None, state });
+        };
+        let mut head = Head::decode(&keys.head, &found.value)?;
+        let state = match head.schema {
+            schema if schema == S::SCHEMA => Stored::load(root, chunk, items)?,
+            schema if schema < S::SCHEMA => {
+                let migrate = |from: u32, parts: &mut RawParts<'_>| {
+                    S::migrate(from, parts).map_err(|failure| failure.to_string().into())
+                };
+                Stored::load_migrated(root, chunk, items, schema, migrate)?
+            }
+            found => return Err(ServerError::Newer { server: id.clone(), found, known: S::SCHEMA }),
+        };
+        head.schema = S::SCHEMA;
+        Ok(Self { head, version: Some(found.version), state })
+    }
+}
+
+/// What the store has for a desk, as of one instant.
+pub(crate) struct View {
+    pub(crate) version: Option<Version>,
+    pub(crate) queue: Load,
+    pub(crate) urgent: Load,
+    pub(crate) full: bool,
+    pub(crate) effects: bool,
+}
+
+impl View {
+    pub(crate) async fn read<S: Server>(kind: &Kind<S>, keys: &ServerKeys) -> Result<Self, ServerError> {
+        let store = kind.ground.store();
+        let limit = ENTRIES_MAX.min(store.limits().page_items);
+        let list = |list: &Key, limit| Read::List { list: list.clone(), after: None, limit };
+        let reads = vec![
+            Read::Key(keys.head.clone()),
+            list(&keys.queue, limit),
+            list(&keys.urgent, limit),
+            Read::Key(keys.full.clone()),
+            list(&keys.effects, 1),
+        ];
+        let snapshot = store.read(reads).await?;
+        Ok(Self {
+            version: snapshot.key(0).map(|found| found.version),
+            queue: load(&**store, keys, &keys.queue, &snapshot, 1).await?,
+            urgent: load(&**store, keys, &keys.urgent, &snapshot, 2).await?,
+            full: snapshot.key(3).is_some(),
+            effects: !snapshot.list(4).items.is_empty(),
+        })
+    }
+}
+
+async fn load(
+    store: &dyn Store,
+    keys: &ServerKeys,
+    list: &Key,
+    snapshot: &Snapshot,
+    index: usize,
+) -> Result<Load, ServerError> {
+    let page = snapshot.list(index);
+    let mut entries = Vec::with_capacity(page.items.len());
+    for entry in &page.items {
+        let mut loaded = Loaded::new(entry.id.clone(), Bundle::decode(list, &entry.value)?);
+        if let Some((number, count)) = loaded.pieces {
+            let Some(whole) = pieces(store, &keys.pieces(number), count).await? else {
+                // Somebody has taken it meanwhile, with its pieces.
+                return Ok(Load { entries, more: true });
+            };
+            match Bundle::decode(list, &whole)? {
+                Bundle::Here(parcels) => loaded.parcels = parcels,
+                Bundle::InPieces { .. } => {
+                    return Err(StoreError::corrupt(format!("pieces of an entry of {list} are pieces again")).into());
+                }
+            }
+        }
+        entries.push(loaded);
+    }
+    Ok(Load { entries, more: page.more })
+}
+
+/// What is there in pieces; `None` if it is not all there.
+pub(crate) async fn pieces(store: &dyn Store, range: &Range, count: u64) -> Result<Option<Bytes>, StoreError> {
+    let (mut found, mut next) = (BTreeMap::new(), Some(range.clone()));
+    while let Some(range) = next.take() {
+        let limit = store.limits().page_items;
+        let answer = store.read(vec![Read::Range { range: range.clone(), limit }]).await?;
+        let page = answer.range(0);
+        for item in &page.items {
+            let (_, number) = keys::numbers_of(&item.key)?;
+            found.insert(number, reply::piece(&item.key, &item.value)?.1);
+        }
+        if page.more {
+            next = page.items.last().map(|last| range.after(&last.key));
+        }
+    }
+    if found.len() as u64 != count {
+        return Ok(None);
+    }
+    Ok(Some(found.into_values().collect::<Vec<_>>().concat().into()))
+}

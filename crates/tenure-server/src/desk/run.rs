@@ -1,0 +1,264 @@
+//! [`Run`]: messages folded over a state, and all that comes of it.
+
+use std::{
+    collections::BTreeMap,
+    marker::PhantomData,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use tenure_cluster::{Ground, SessionId};
+use tenure_store::Name;
+
+use super::item::{Body, Item, Origin};
+use crate::{
+    Context, EffectId, Failure, Server, ServerError,
+    context::{AfterCommit, Caller, Sent, Timer, Wishes},
+    mailroom::Mailroom,
+    parcel::pack,
+    reply::Outcome,
+};
+
+/// What came of one message.
+pub(crate) enum Came<S: Server> {
+    /// It was handled; with the answer, if there is one now.
+    Done(Option<S::Reply>),
+    /// It was handled before, under the same idempotency key.
+    Again(Option<Bytes>),
+    /// It failed in this turn.
+    Failed,
+    /// It asked for locked work, and is the last.
+    Locked,
+    /// It goes through the queue instead.
+    Queued,
+}
+
+/// All that comes of running some messages.
+pub(crate) struct Run<S: Server> {
+    /// What came of each, in order.
+    pub(crate) came: Vec<Came<S>>,
+    pub(crate) replies: BTreeMap<SessionId, Vec<(u64, Outcome)>>,
+    pub(crate) sent: Vec<Sent>,
+    pub(crate) cancelled: Vec<Timer>,
+    pub(crate) effects: Vec<(EffectId, Bytes)>,
+    pub(crate) after_commit: Vec<AfterCommit>,
+    /// Answers under idempotency keys that are new.
+    pub(crate) onces: BTreeMap<String, Option<Bytes>>,
+    pub(crate) stop: Option<String>,
+    pub(crate) delete: bool,
+    /// Bytes of all that, about.
+    pub(crate) weight: usize,
+    /// Operations of all that, about.
+    pub(crate) operations: usize,
+}
+
+impl<S: Server> Default for Run<S> {
+    fn default() -> Self {
+        Self {
+            came: Vec::new(),
+            replies: BTreeMap::new(),
+            sent: Vec::new(),
+            cancelled: Vec::new(),
+            effects: Vec::new(),
+            after_commit: Vec::new(),
+            onces: BTreeMap::new(),
+            stop: None,
+            delete: false,
+            weight: 0,
+            operations: 0,
+        }
+    }
+}
+
+/// What runs messages.
+pub(crate) struct Runner<'a, S: Server> {
+    pub(crate) server: &'a S,
+    pub(crate) ground: &'a Ground,
+    pub(crate) room: &'a Arc<Mailroom>,
+    pub(crate) id: &'a Name,
+    /// Answers of before, under the idempotency keys of these messages.
+    pub(crate) known: &'a BTreeMap<String, Option<Bytes>>,
+    /// How much may come of it before it ends.
+    pub(crate) bytes_max: usize,
+    pub(crate) operations_max: usize,
+}
+
+impl Halt {
+    pub(crate) fn at(&self) -> usize {
+        match self {
+            Self::Failed(at) | Self::ThroughQueue(at) => *at,
+        }
+    }
+}
+
+/// Why messages could not be run to the end.
+pub(crate) enum Halt {
+    /// The one at this place has failed now: undo, and run again without it.
+    Failed(usize),
+    /// The one at this place must go through the queue: the same.
+    ThroughQueue(usize),
+}
+
+impl<S: Server> Runner<'_, S> {
+    /// Runs messages in order, as many as fit a commit.
+    pub(crate) fn run(&self, state: &mut S::State, items: &mut [Item<S>], dirty: impl Fn(&S::State) -> usize) -> Result<Run<S>, Halt> {
+        let mut run = Run::default();
+        let now = self.ground.env().unix_time();
+        for at in 0..items.len() {
+            let full = run.weight > self.bytes_max || run.operations + dirty(state) > self.operations_max;
+            if full && at > 0 || run.delete {
+                break;
+            }
+            let came = self.one(state, &mut items[at], &mut run, now).map_err(|halt| match halt {
+                Stop::Failed(failure) => {
+                    items[at].failed = Some(failure.to_string());
+                    Halt::Failed(at)
+                }
+                Stop::ThroughQueue => {
+                    items[at].through_queue = true;
+                    Halt::ThroughQueue(at)
+                }
+            })?;
+            let last = matches!(came, Came::Locked);
+            run.came.push(came);
+            if last {
+                break;
+            }
+        }
+        Ok(run)
+    }
+
+    fn one(&self, state: &mut S::State, item: &mut Item<S>, run: &mut Run<S>, now: Duration) -> Result<Came<S>, Stop> {
+        // Leaving the queue, or the timer that it comes back by.
+        run.operations += if item.failed.is_some() { 4 } else { 1 };
+        if item.failed.is_some() {
+            return Ok(Came::Failed);
+        }
+        if item.through_queue {
+            return Ok(Came::Queued);
+        }
+        if let Some(key) = &item.key
+            && let Some(answer) = self.known.get(key).or_else(|| run.onces.get(key)).cloned()
+        {
+            if let (Some(to), Some(body)) = (item.to, &answer) {
+                run.replies.entry(to.session()).or_default().push((to.slot, Outcome::Reply(body.clone())));
+            }
+            return Ok(Came::Again(answer));
+        }
+        if item.locked && !matches!(item.body, Body::Fold(_)) {
+            return Ok(Came::Locked);
+        }
+        let (reply, wishes) = self.call_back(state, item, now)?;
+        if wishes.lock {
+            if matches!(item.origin, Origin::Local { .. }) {
+                return Err(Stop::ThroughQueue);
+            }
+            self.grant(run, wishes);
+            return Ok(Came::Locked);
+        }
+        let packed = match (&reply, item.to.is_some() || item.key.is_some()) {
+            (Some(reply), true) => Some(pack(reply).map_err(|error| Stop::Failed(error.into()))?),
+            _ => None,
+        };
+        if let (Some(to), Some(body)) = (item.to, &packed) {
+            run.weight += body.len() + 64;
+            run.replies.entry(to.session()).or_default().push((to.slot, Outcome::Reply(body.clone())));
+        }
+        if let Some(key) = &item.key {
+            run.weight += key.len() + packed.as_ref().map_or(0, Bytes::len);
+            run.operations += 2;
+            run.onces.insert(key.clone(), packed);
+        }
+        self.grant(run, wishes);
+        Ok(Came::Done(reply))
+    }
+
+    /// Calls the callback of a message.
+    fn call_back(
+        &self,
+        state: &mut S::State,
+        item: &mut Item<S>,
+        now: Duration,
+    ) -> Result<(Option<S::Reply>, Wishes), Stop> {
+        let env = self.ground.env();
+        let (is_call, lockable) = (item.is_call(), lockable(item));
+        let Item { waiting, to, body, .. } = item;
+        let mut address = || waiting.get_or_insert_with(|| self.room.wait()).address;
+        let caller = match to {
+            Some(to) => Caller::At(*to),
+            None if is_call => Caller::Here(&mut address),
+            None => Caller::Nobody,
+        };
+        let mut context = Context::<'_, S> {
+            env,
+            keys: self.ground.keys(),
+            id: self.id,
+            now,
+            attempt: item.attempts.len(),
+            value_bytes: self.ground.store().limits().value_bytes,
+            message: item.id,
+            lockable,
+            caller,
+            wishes: Wishes::default(),
+            server: PhantomData,
+        };
+        let start = env.now();
+        let span = tracing::debug_span!("server.handle", kind = S::KIND, server = %self.id, message = item.id);
+        let outcome = span.in_scope(|| {
+            catch_unwind(AssertUnwindSafe(|| match &*body {
+                Body::Call(call) => self.server.handle_call(state, call, &mut context),
+                Body::Cast(cast) => self.server.handle_cast(state, cast, &mut context).map(|()| None),
+                Body::Fold(fold) => (fold.0)(state, &mut context),
+                Body::Broken(words) => Err(Failure::new(words.clone())),
+            }))
+        });
+        let took = env.now() - start;
+        if took > S::POLICY.slow {
+            tracing::warn!(kind = S::KIND, server = %self.id, message = item.id, ?took, "a callback is slow: it keeps the other messages of its server waiting");
+            metrics::counter!("tenure_server_slow_callbacks_total", "kind" => S::KIND).increment(1);
+        }
+        metrics::histogram!("tenure_server_callback_seconds", "kind" => S::KIND).record(took);
+        let wishes = context.wishes;
+        let reply = outcome.unwrap_or_else(|panic| Err(Failure::panicked(&*panic))).map_err(Stop::Failed)?;
+        Ok((reply, wishes))
+    }
+
+    /// Adds what a callback has asked for.
+    fn grant(&self, run: &mut Run<S>, wishes: Wishes) {
+        run.operations += wishes.replies.len() + 4 * wishes.sent.len() + 2 * wishes.cancelled.len() + 2 * wishes.effects.len();
+        run.weight += wishes.replies.iter().map(|(_, outcome)| outcome.weight()).sum::<usize>()
+            + wishes.sent.iter().map(|sent| 256 + sent.parcel.weight()).sum::<usize>()
+            + wishes.effects.iter().map(|(_, body)| body.len() + 64).sum::<usize>();
+        for (to, outcome) in wishes.replies {
+            run.replies.entry(to.session()).or_default().push((to.slot, outcome));
+        }
+        run.sent.extend(wishes.sent);
+        run.cancelled.extend(wishes.cancelled);
+        run.effects.extend(wishes.effects);
+        run.after_commit.extend(wishes.after_commit);
+        run.stop = wishes.stop.or(run.stop.take());
+        run.delete |= wishes.delete;
+    }
+}
+
+/// Why a message was not handled.
+enum Stop {
+    Failed(Failure),
+    ThroughQueue,
+}
+
+fn lockable<S: Server>(item: &Item<S>) -> Result<(), &'static str> {
+    match (&item.body, &item.origin) {
+        (Body::Fold(_), _) => Err("a fold can't lock: its server is locked already; send a cast to it, which can"),
+        (_, Origin::Urgent { .. } | Origin::Local { urgent: true, .. }) => Err("a priority message can't lock: send an ordinary one"),
+        _ => Ok(()),
+    }
+}
+
+impl From<ServerError> for Stop {
+    fn from(error: ServerError) -> Self {
+        Self::Failed(error.into())
+    }
+}

@@ -1,0 +1,219 @@
+//! [`ServerKeys`]: every key of a server. No other module knows how they are made.
+//!
+//! All start with `("tenure", cluster)`. `kind` and `id` name the server, `shard` is a number below 16 that follows from `id`.
+//!
+//! | key | holds | written by | how many | gone when |
+//! | --- | --- | --- | --- | --- |
+//! | `("head", kind, id)` | the server's record: what every consumer's commit checks and rewrites | consumers, operators | one a server | deleted |
+//! | `("state", kind, id, part, ...)` | the state, in parts | consumers | as the state has parts | the part goes, or the server |
+//! | `("queue", kind, id)`, a list | bundles of messages, in order | senders | up to the queue's limit | consumed |
+//! | `("urgent", kind, id)`, a list | the same, of priority messages | senders | as the queue | consumed |
+//! | `("piece", kind, id, bundle, n)` | pieces of a bundle that is too large for one value | senders | as the queue | consumed |
+//! | `("full", kind, id)` | that the queue is at its limit | senders | at most one a server | the queue is half empty |
+//! | `("effect", kind, id)`, a list | durable effects that are not done | consumers | as many as are not done | done |
+//! | `("timer", kind, id, timer, time)` | a message for later | consumers, senders | one a timer | due, or cancelled |
+//! | `("once", kind, id, key)` | the answer to a call with an idempotency key | consumers | one a key | kept for as long as is set |
+//! | `("dead", kind, id, number)` | a dead letter | consumers | one a dead letter | replayed, dropped, or kept for as long as is set |
+//! | `("work", kind, shard, id)` | that the server has messages or effects | senders, consumers | one a server with work | nothing is left |
+//! | `("due", kind, shard, time, id, timer)` | when a timer is due, or something is to be swept (timer 0) | with the timer | one a timer, and a few a server | due, or cancelled |
+//! | `("consumer", kind, session)` | that a node consumes, and for which schema | the node | one a node | the node stops, or another finds its session ended |
+//!
+//! Belongings of a caller's session: `("own", session, "send", n)`, the lanes of what it sends; `("own", session, "reply", mark, n)`, answers that it
+//! has not read yet.
+
+use tenure_cluster::{Keys, SessionId};
+use tenure_store::{Commit, Key, Name, Part, Range, StoreError, Tuple};
+
+/// Over how many parts the servers of a kind are spread. Every node must know the same; more would only cost watches.
+pub(crate) const SHARDS: u64 = 16;
+
+/// The timer id that stands for sweeping.
+pub(crate) const SWEEP: u64 = 0;
+
+/// Makes the keys of one server.
+#[derive(Clone, Debug)]
+pub(crate) struct ServerKeys {
+    keys: Keys,
+    kind: Name,
+    id: Name,
+    /// Made once, since every commit needs them.
+    pub(crate) head: Key,
+    pub(crate) queue: Key,
+    pub(crate) urgent: Key,
+    pub(crate) work: Key,
+    pub(crate) full: Key,
+    pub(crate) effects: Key,
+}
+
+impl ServerKeys {
+    pub(crate) fn new(keys: &Keys, kind: &Name, id: &Name) -> Self {
+        let of = |word: &str| keys.area(word).name(kind).name(id).key();
+        Self {
+            head: of("head"),
+            queue: of("queue"),
+            urgent: of("urgent"),
+            full: of("full"),
+            effects: of("effect"),
+            work: KindKeys::new(keys, kind).work(shard_of(id)).name(id).key(),
+            keys: keys.clone(),
+            kind: kind.clone(),
+            id: id.clone(),
+        }
+    }
+
+    fn of(&self, word: &str) -> Tuple {
+        self.keys.area(word).name(&self.kind).name(&self.id)
+    }
+
+    pub(crate) fn state(&self) -> Tuple {
+        self.of("state")
+    }
+
+    pub(crate) fn piece(&self, bundle: u64, number: u64) -> Key {
+        self.of("piece").int(bundle).int(number).key()
+    }
+
+    pub(crate) fn pieces(&self, bundle: u64) -> Range {
+        self.of("piece").int(bundle).range()
+    }
+
+    pub(crate) fn once(&self, key: &str) -> Key {
+        self.of("once").text(key).key()
+    }
+
+    pub(crate) fn onces(&self) -> Range {
+        self.of("once").range()
+    }
+
+    pub(crate) fn dead(&self, number: u64) -> Key {
+        self.of("dead").int(number).key()
+    }
+
+    pub(crate) fn deads(&self) -> Range {
+        self.of("dead").range()
+    }
+
+    pub(crate) fn timer(&self, timer: u64, at_ms: u64) -> Key {
+        self.of("timer").int(timer).int(at_ms).key()
+    }
+
+    pub(crate) fn timers(&self) -> Range {
+        self.of("timer").range()
+    }
+
+    pub(crate) fn due(&self, at_ms: u64, timer: u64) -> Key {
+        let shard = shard_of(&self.id);
+        KindKeys::new(&self.keys, &self.kind).due(shard).int(at_ms).name(&self.id).int(timer).key()
+    }
+
+    /// Deletes everything that the server has, but for entries of `due`.
+    pub(crate) fn delete(&self, commit: Commit) -> Commit {
+        let ranges = ["state", "piece", "once", "dead", "timer"].map(|word| self.of(word).range());
+        let lists = [&self.queue, &self.urgent, &self.effects].map(|list| Range::Key(list.clone()));
+        let commit = commit.delete(self.head.clone()).delete(self.work.clone()).delete(self.full.clone());
+        ranges.into_iter().chain(lists).fold(commit, Commit::delete_range)
+    }
+}
+
+/// Makes the keys that all servers of a kind share.
+#[derive(Clone, Debug)]
+pub(crate) struct KindKeys {
+    keys: Keys,
+    kind: Name,
+}
+
+impl KindKeys {
+    pub(crate) fn new(keys: &Keys, kind: &Name) -> Self {
+        Self { keys: keys.clone(), kind: kind.clone() }
+    }
+
+    pub(crate) fn work(&self, shard: u64) -> Tuple {
+        self.keys.area("work").name(&self.kind).int(shard)
+    }
+
+    pub(crate) fn due(&self, shard: u64) -> Tuple {
+        self.keys.area("due").name(&self.kind).int(shard)
+    }
+
+    pub(crate) fn heads(&self) -> Range {
+        self.keys.area("head").name(&self.kind).range()
+    }
+
+    pub(crate) fn consumers(&self) -> Range {
+        self.keys.area("consumer").name(&self.kind).range()
+    }
+
+    pub(crate) fn consumer(&self, session: SessionId) -> Key {
+        self.keys.area("consumer").name(&self.kind).bytes(session.to_bytes().to_vec()).key()
+    }
+}
+
+pub(crate) fn send_lane(keys: &Keys, session: SessionId, number: u64) -> Key {
+    keys.belongings(session).text("send").int(number).key()
+}
+
+pub(crate) fn replies(keys: &Keys, session: SessionId) -> Tuple {
+    keys.belongings(session).text("reply")
+}
+
+/// The shard of a server: every node finds the same, in every release (FNV-1a).
+pub(crate) fn shard_of(id: &Name) -> u64 {
+    let hash = id.as_str().bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    // The upper bits are the better mixed ones.
+    (hash >> 32) % SHARDS
+}
+
+/// The id that a key of `head` or `work` ends with.
+pub(crate) fn id_of(key: &Key) -> Result<Name, StoreError> {
+    match Tuple::decode(key)?.parts().last() {
+        Some(Part::Text(id)) => id.parse(),
+        _ => Err(foreign(key, "server")),
+    }
+}
+
+/// What a key of `due` says: when, which server, which timer.
+pub(crate) fn due_of(key: &Key) -> Result<(u64, Name, u64), StoreError> {
+    let found = Tuple::decode(key)?;
+    match found.parts() {
+        [.., Part::Int(at), Part::Text(id), Part::Int(timer)] => {
+            let number = |int| u64::try_from(int).map_err(|_| foreign(key, "timer"));
+            Ok((number(*at)?, id.parse()?, number(*timer)?))
+        }
+        _ => Err(foreign(key, "timer")),
+    }
+}
+
+/// The numbers that a key of `reply`, `piece` or `timer` ends with.
+pub(crate) fn numbers_of(key: &Key) -> Result<(u64, u64), StoreError> {
+    let found = Tuple::decode(key)?;
+    match found.parts() {
+        [.., Part::Int(first), Part::Int(second)] => {
+            let number = |int| u64::try_from(int).map_err(|_| foreign(key, "piece"));
+            Ok((number(*first)?, number(*second)?))
+        }
+        _ => Err(foreign(key, "piece")),
+    }
+}
+
+/// The number of the dead letter that a key of `dead` names.
+pub(crate) fn dead_of(key: &Key) -> Result<u64, StoreError> {
+    match Tuple::decode(key)?.parts().last() {
+        Some(Part::Int(number)) => u64::try_from(*number).map_err(|_| foreign(key, "dead letter")),
+        _ => Err(foreign(key, "dead letter")),
+    }
+}
+
+/// The session that a key of `consumer` names.
+pub(crate) fn consumer_of(key: &Key) -> Result<SessionId, StoreError> {
+    match Tuple::decode(key)?.parts().last() {
+        Some(Part::Bytes(bytes)) => bytes[..].try_into().map(SessionId::from_bytes).ok(),
+        _ => None,
+    }
+    .ok_or_else(|| foreign(key, "consumer"))
+}
+
+fn foreign(key: &Key, what: &str) -> StoreError {
+    StoreError::corrupt(format!("key {key} names no {what}"))
+}

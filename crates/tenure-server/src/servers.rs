@@ -1,0 +1,253 @@
+//! [`Serve`]: durable servers on a node of a cluster.
+
+use std::{
+    any::Any,
+    collections::BTreeMap,
+    sync::Arc,
+};
+
+use parking_lot::Mutex;
+use tenure_cluster::{Cluster, Ground};
+use tenure_store::{Check, Commit, Name, Range, Store as _, StoreError, StoreExt as _};
+use tokio::task::JoinHandle;
+
+use crate::{
+    ReplyTo, Message, Server, ServerError, ServerRef,
+    consumer::Consumer,
+    context::Timer,
+    courier::{Courier, Told},
+    error::of_commit,
+    flaws::Flaws,
+    keys::{KindKeys, id_of},
+    kind::Kind,
+    mailroom::Mailroom,
+    parcel::pack,
+    reply::{self, Outcome},
+};
+
+/// Durable servers, for whoever takes part in a cluster.
+pub trait Serve {
+    /// Handles messages of every server of this kind, together with all other nodes that do. Lasts until the node leaves, or the result is
+    /// [stopped](Serving::stop). To serve a kind that is served already changes nothing.
+    ///
+    /// # Errors
+    /// [`StoreError::Invalid`] when [`Server::KIND`] is no [`Name`].
+    fn serve_with<S: Server>(&self, server: S) -> Result<Serving, StoreError>;
+
+    /// The same, with a server that needs nothing to be made.
+    ///
+    /// # Errors
+    /// As [`Serve::serve_with`].
+    fn serve<S: Server + Default>(&self) -> Result<Serving, StoreError> {
+        self.serve_with(S::default())
+    }
+
+    /// The server of this name. It costs nothing to have one, and no node needs to serve it yet.
+    ///
+    /// # Errors
+    /// [`StoreError::Invalid`] when it is no [`Name`].
+    fn server<S: Server>(&self, id: &str) -> Result<ServerRef<S>, StoreError>;
+
+    /// The names of servers of a kind, in order, behind `after`.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    fn servers<S: Server>(
+        &self,
+        after: Option<&Name>,
+        limit: usize,
+    ) -> impl Future<Output = Result<Vec<Name>, ServerError>> + Send;
+
+    /// Answers a call of before, from wherever this is. Whoever has given up waiting hears nothing.
+    ///
+    /// # Errors
+    /// [`ServerError::Invalid`] when it can't be stored; errors of the store.
+    fn reply<R: Message>(&self, to: &ReplyTo<R>, reply: &R) -> impl Future<Output = Result<(), ServerError>> + Send;
+
+    /// Takes a delayed message back. Returns whether it was not due yet.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    fn cancel(&self, timer: &Timer) -> impl Future<Output = Result<bool, ServerError>> + Send;
+}
+
+/// What a node has for its servers, once.
+pub(crate) struct Servers {
+    pub(crate) ground: Ground,
+    pub(crate) room: Arc<Mailroom>,
+    pub(crate) courier: Courier,
+    told: Told,
+    served: Arc<Mutex<BTreeMap<Name, Served>>>,
+    tasks: Vec<JoinHandle<()>>,
+    flaws: Flaws,
+}
+
+/// A kind that is served.
+struct Served {
+    /// A `Kind<S>`.
+    kind: Arc<dyn Any + Send + Sync>,
+    poke: Box<dyn Fn(&Name) + Send + Sync>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+impl Drop for Servers {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+        self.served.lock().clear();
+    }
+}
+
+impl Servers {
+    pub(crate) fn of(cluster: &Cluster) -> Arc<Self> {
+        Self::with(cluster, Flaws::NONE)
+    }
+
+    pub(crate) fn with(cluster: &Cluster, flaws: Flaws) -> Arc<Self> {
+        cluster.extension(|ground| Self::new(ground, flaws))
+    }
+
+    fn new(ground: Ground, flaws: Flaws) -> Self {
+        let room = Arc::new(Mailroom::new(ground.clone()));
+        let served: Arc<Mutex<BTreeMap<Name, Served>>> = Arc::default();
+        let weak = Arc::downgrade(&served);
+        let told: Told = Arc::new(move |kind: &Name, id: &Name| {
+            if let Some(served) = weak.upgrade()
+                && let Some(served) = served.lock().get(kind)
+            {
+                (served.poke)(id);
+            }
+        });
+        let (courier, mut tasks) = Courier::start(&ground, &room, &told, flaws);
+        tasks.push(ground.env().spawn(Arc::clone(&room).run()));
+        Self { ground, room, courier, told, served, tasks, flaws }
+    }
+
+    /// The kind of `S`, if it is served here.
+    pub(crate) fn kind<S: Server>(&self, name: &Name) -> Option<Arc<Kind<S>>> {
+        let kind = Arc::clone(&self.served.lock().get(name)?.kind);
+        kind.downcast().ok()
+    }
+
+    fn serve<S: Server>(self: &Arc<Self>, server: S) -> Result<Serving, StoreError> {
+        let name: Name = S::KIND.parse()?;
+        let mut served = self.served.lock();
+        served.entry(name.clone()).or_insert_with(|| {
+            let kind = Arc::new(Kind::new(
+                server,
+                name.clone(),
+                self.ground.clone(),
+                Arc::clone(&self.room),
+                self.courier.clone(),
+                Arc::clone(&self.told),
+                self.flaws,
+            ));
+            let env = self.ground.env();
+            let tasks = vec![
+                env.spawn(Consumer::new(Arc::clone(&kind)).run()),
+                env.spawn(Arc::clone(&kind).keep_tidy()),
+            ];
+            let poked = Arc::clone(&kind);
+            Served { kind, poke: Box::new(move |id| poked.poke(id)), tasks }
+        });
+        drop(served);
+        Ok(Serving { servers: Arc::downgrade(self), kind: name })
+    }
+}
+
+impl std::fmt::Debug for Servers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Servers").field("served", &self.served.lock().keys()).finish_non_exhaustive()
+    }
+}
+
+/// A kind that this node serves. Dropping it changes nothing.
+#[derive(Clone, Debug)]
+pub struct Serving {
+    servers: std::sync::Weak<Servers>,
+    kind: Name,
+}
+
+impl Serving {
+    /// Takes no more messages of this kind on this node, and lets other nodes know. What is being done is finished.
+    ///
+    /// # Errors
+    /// Errors of the store: then others learn of it when this node leaves.
+    pub async fn stop(self) -> Result<(), ServerError> {
+        let Some(servers) = self.servers.upgrade() else { return Ok(()) };
+        drop(servers.served.lock().remove(&self.kind));
+        let keys = KindKeys::new(servers.ground.keys(), &self.kind);
+        let gone = Commit::new().delete(keys.consumer(servers.ground.session().id()));
+        servers.ground.store().commit(gone).await.map(|_| ()).map_err(|error| of_commit(&error))
+    }
+}
+
+impl Serve for Cluster {
+    fn serve_with<S: Server>(&self, server: S) -> Result<Serving, StoreError> {
+        Servers::of(self).serve(server)
+    }
+
+    fn server<S: Server>(&self, id: &str) -> Result<ServerRef<S>, StoreError> {
+        ServerRef::new(Servers::of(self), S::KIND.parse()?, id.parse()?)
+    }
+
+    async fn servers<S: Server>(&self, after: Option<&Name>, limit: usize) -> Result<Vec<Name>, ServerError> {
+        let servers = Servers::of(self);
+        let (keys, store) = (servers.ground.keys(), servers.ground.store());
+        let kind: Name = S::KIND.parse()?;
+        let all = KindKeys::new(keys, &kind).heads();
+        let range: Range = match after {
+            Some(after) => all.after(&crate::keys::ServerKeys::new(keys, &kind, after).head),
+            None => all,
+        };
+        let page = store.scan(&range, limit.clamp(1, store.limits().page_items)).await?;
+        Ok(page.items.iter().map(|item| id_of(&item.key)).collect::<Result<_, _>>()?)
+    }
+
+    async fn reply<R: Message>(&self, to: &ReplyTo<R>, reply: &R) -> Result<(), ServerError> {
+        let servers = Servers::of(self);
+        let (keys, store) = (servers.ground.keys(), servers.ground.store());
+        let (session, mark) = (to.address.session(), servers.ground.env().random_u64());
+        let answers = [(to.address.slot, Outcome::Reply(pack(reply)?))];
+        let written = reply::write(keys, session, mark, &answers, store.limits().value_bytes);
+        let present = Commit::new().check(Check::Present(keys.session(session)));
+        let commit = written.into_iter().fold(present, |commit, (key, value)| commit.set(key, value));
+        let mut pauses = servers.ground.retry().start(servers.ground.env());
+        loop {
+            // It is the same however often it is made.
+            match store.commit(commit.clone()).await {
+                Ok(_) | Err(tenure_store::CommitError::Conflict(tenure_store::Conflict::Check { .. })) => return Ok(()),
+                Err(error) => {
+                    let error = of_commit(&error);
+                    let passes = match &error {
+                        ServerError::Store(error) => error.is_transient(),
+                        error => matches!(error, ServerError::OutcomeUnknown(_)),
+                    };
+                    if !passes || !pauses.pause().await {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+    }
+
+    async fn cancel(&self, timer: &Timer) -> Result<bool, ServerError> {
+        let servers = Servers::of(self);
+        let (keys, store) = (timer.keys(servers.ground.keys())?, servers.ground.store());
+        let place = keys.timer(timer.timer, timer.at_ms);
+        let commit = Commit::new()
+            .check(Check::Present(place.clone()))
+            .delete(place)
+            .delete(keys.due(timer.at_ms, timer.timer));
+        match store.commit(commit).await {
+            Ok(_) => Ok(true),
+            Err(tenure_store::CommitError::Conflict(tenure_store::Conflict::Check { .. })) => Ok(false),
+            Err(error) => Err(of_commit(&error)),
+        }
+    }
+}

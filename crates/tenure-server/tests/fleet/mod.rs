@@ -1,0 +1,255 @@
+//! Nodes in one process, on simulated time, over one store in memory, and a server that does a bit of everything.
+
+#![allow(dead_code, reason = "not every test uses all of it")]
+#![allow(clippy::unwrap_used, reason = "a test tells what it found by panicking")]
+
+use std::{
+    sync::{Arc, atomic::{AtomicU64, Ordering}},
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize};
+use tenure_cluster::{Cluster, Settings};
+use tenure_server::{
+    Context, EffectId, Failure, Fold, Locked, LockedRequest, Policy, ReplyTo, Server, Timer,
+    state::{Map, State},
+};
+use tenure_store::{Env, Faults, Faulty, Gate, Key, MemoryStore, Range, Store, StoreExt as _};
+use tokio::sync::Semaphore;
+
+/// What all nodes of a test share.
+#[derive(Clone)]
+pub(crate) struct Fleet {
+    pub(crate) env: Env,
+    pub(crate) store: Arc<dyn Store>,
+}
+
+/// One node: a simulated process with a link to the store that can be cut.
+pub(crate) struct Seat {
+    pub(crate) cluster: Cluster,
+    pub(crate) gate: Gate,
+    pub(crate) link: Arc<Faulty>,
+}
+
+impl Fleet {
+    pub(crate) fn new() -> Self {
+        Self { env: Env::simulated(7), store: Arc::new(MemoryStore::new()) }
+    }
+
+    pub(crate) async fn join(&self, node: &str) -> Seat {
+        let gate = Gate::new();
+        let env = self.env.fork().behind(&gate);
+        let link = Arc::new(Faulty::new(Arc::clone(&self.store), self.env.fork(), Faults::NONE));
+        let mut settings = Settings::new("c", node).unwrap();
+        // One process runs all of them.
+        settings.proof_of_death = false;
+        let cluster = Cluster::join_in(Arc::clone(&link) as Arc<dyn Store>, settings, env).await.unwrap();
+        Seat { cluster, gate, link }
+    }
+
+    /// Every key and list that servers have, by name.
+    pub(crate) async fn left(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        for item in self.store.scan(&Range::all(), 1000).await.unwrap().items {
+            found.push(item.key.to_string());
+        }
+        found.retain(|key| !["session", "beat", "local", "member", "consumer", "\"own\""].iter().any(|word| key.contains(word)));
+        found
+    }
+}
+
+/// Waits until something is so.
+pub(crate) async fn until<F: Future<Output = bool>>(env: &Env, mut is: impl FnMut() -> F) {
+    for _ in 0..20_000 {
+        if is().await {
+            return;
+        }
+        env.sleep(Duration::from_millis(10)).await;
+    }
+    panic!("it never came to be");
+}
+
+/// A journal: a list of what was said to it, and what else a server can do.
+#[derive(Clone, Default)]
+pub(crate) struct Journal(pub(crate) Arc<World>);
+
+/// What a journal does to the world.
+#[derive(Default)]
+pub(crate) struct World {
+    /// How often callbacks ran.
+    pub(crate) ran: AtomicU64,
+    pub(crate) effects: parking_lot::Mutex<Vec<(String, EffectId)>>,
+    /// How many effects fail before one succeeds.
+    pub(crate) effects_failing: AtomicU64,
+    pub(crate) works: AtomicU64,
+    /// Locked work waits for one of these.
+    pub(crate) permits: Option<Semaphore>,
+    pub(crate) after: AtomicU64,
+}
+
+#[derive(Default, State)]
+pub(crate) struct Pages {
+    pub(crate) said: Vec<String>,
+    pub(crate) waiting: Option<ReplyTo<Vec<String>>>,
+    pub(crate) timer: Option<Timer>,
+    #[state(parts)]
+    pub(crate) notes: Map<String, u64>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Say {
+    /// Writes this down.
+    Word(String),
+    /// Fails so many times, then writes it down.
+    Fail(String, u32),
+    Panic(String),
+    /// Answers when somebody says `Release`.
+    Hold,
+    Release,
+    /// Does locked work, then writes it down.
+    Lock(String),
+    /// Sends these to another journal.
+    Send(String, Vec<String>),
+    Remind(u64, String),
+    Forget,
+    Effect(String),
+    After,
+    Stop,
+    Delete,
+    Note(String, u64),
+    /// Answers with so many bytes.
+    Large(usize),
+    /// Changes so many notes.
+    Notes(u64),
+}
+
+impl Journal {
+    fn say(
+        &self,
+        pages: &mut Pages,
+        say: &Say,
+        context: &mut Context<'_, Self>,
+    ) -> Result<Option<Vec<String>>, Failure> {
+        self.0.ran.fetch_add(1, Ordering::SeqCst);
+        match say {
+            Say::Word(word) => pages.said.push(word.clone()),
+            Say::Fail(word, times) => {
+                pages.said.push(format!("half {word}"));
+                if context.attempt() < usize::try_from(*times)? {
+                    return Err(Failure::new(format!("{word} is not right")));
+                }
+                pages.said.pop();
+                pages.said.push(word.clone());
+            }
+            Say::Panic(word) => {
+                pages.said.push(format!("half {word}"));
+                panic!("{word} is terrible");
+            }
+            Say::Hold => {
+                pages.waiting = context.reply_to();
+                return Ok(None);
+            }
+            Say::Release => {
+                if let Some(waiting) = pages.waiting.take() {
+                    context.reply(&waiting, &vec!["released".to_owned()])?;
+                }
+            }
+            Say::Lock(word) => {
+                pages.said.push(format!("lock {word}"));
+                context.lock()?;
+                return Ok(None);
+            }
+            Say::Send(to, words) => {
+                for word in words {
+                    context.cast::<Self>(to, &Say::Word(word.clone()))?;
+                }
+            }
+            Say::Remind(ms, word) => {
+                let id = context.id().to_string();
+                let timer = context.cast_after::<Self>(&id, Duration::from_millis(*ms), &Say::Word(word.clone()))?;
+                pages.timer = Some(timer);
+            }
+            Say::Forget => {
+                if let Some(timer) = pages.timer.take() {
+                    context.cancel(&timer);
+                }
+            }
+            Say::Effect(word) => {
+                context.effect(word)?;
+            }
+            Say::After => {
+                let world = Arc::clone(&self.0);
+                context.after_commit(async move {
+                    world.after.fetch_add(1, Ordering::SeqCst);
+                });
+            }
+            Say::Stop => context.stop("it was asked to"),
+            Say::Delete => context.delete(),
+            Say::Note(note, value) => {
+                pages.notes.insert(note.clone(), *value);
+            }
+            Say::Large(bytes) => return Ok(Some(vec!["x".repeat(*bytes)])),
+            Say::Notes(count) => {
+                for note in 0..*count {
+                    pages.notes.insert(note.to_string(), context.message());
+                }
+            }
+        }
+        Ok(Some(pages.said.clone()))
+    }
+}
+
+impl Server for Journal {
+    const KIND: &'static str = "journal";
+    const POLICY: Policy = Policy { queue_max: 100, ..Policy::DEFAULT };
+    type State = Pages;
+    type Call = Say;
+    type Reply = Vec<String>;
+    type Cast = Say;
+    type Effect = String;
+
+    fn handle_call(&self, pages: &mut Pages, call: &Say, context: &mut Context<'_, Self>) -> Result<Option<Vec<String>>, Failure> {
+        self.say(pages, call, context)
+    }
+
+    fn handle_cast(&self, pages: &mut Pages, cast: &Say, context: &mut Context<'_, Self>) -> Result<(), Failure> {
+        self.say(pages, cast, context).map(|_| ())
+    }
+
+    async fn handle_locked(&self, locked: Locked<Self>) -> Result<Fold<Self>, Failure> {
+        self.0.works.fetch_add(1, Ordering::SeqCst);
+        if let Some(permits) = &self.0.permits {
+            permits.acquire().await?.forget();
+        }
+        let (LockedRequest::Call(say) | LockedRequest::Cast(say)) = &locked.request;
+        let Say::Lock(word) = &**say else { return Err(Failure::new("nothing to do")) };
+        let word = word.clone();
+        Ok(Fold::new(move |pages: &mut Pages, _: &mut Context<'_, Self>| {
+            pages.said.push(format!("done {word}"));
+            Ok(Some(pages.said.clone()))
+        }))
+    }
+
+    async fn handle_effect(&self, effect: String, id: EffectId) -> Result<(), Failure> {
+        self.0.effects.lock().push((effect, id));
+        let failing = self.0.effects_failing.load(Ordering::SeqCst);
+        if failing > 0 {
+            self.0.effects_failing.store(failing - 1, Ordering::SeqCst);
+            return Err(Failure::new("not yet"));
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn word(word: &str) -> Say {
+    Say::Word(word.to_owned())
+}
+
+pub(crate) fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+/// The name of a key, for those who look at what is left.
+pub(crate) fn name(key: &Key) -> String {
+    key.to_string()
+}
