@@ -26,8 +26,8 @@ use tokio::{sync::Notify, task::JoinHandle};
 use crate::{
     Server,
     desk::Request,
-    kind::Kind,
     keys::{KindKeys, SHARDS, SWEEP, ServerKeys, consumer_of, due_of, id_of},
+    kind::Kind,
     parcel::millis,
 };
 
@@ -160,8 +160,12 @@ impl<S: Server> Consumer<S> {
     /// Finds out which shards are this node's, and watches those.
     async fn share(&mut self, members: &MemberChanges) -> Result<(), CommitError> {
         let ground = &self.kind.ground;
-        let here: BTreeSet<SessionId> =
-            members.members().values().filter(|member| member.is_here()).map(|member| member.session).collect();
+        let here: BTreeSet<SessionId> = members
+            .members()
+            .values()
+            .filter(|member| member.is_here())
+            .map(|member| member.session)
+            .collect();
         let mut serving = Vec::new();
         for item in self.kind.scan(&self.keys.consumers()).await? {
             let session = consumer_of(&item.key)?;
@@ -179,7 +183,9 @@ impl<S: Server> Consumer<S> {
         let newest = serving.iter().map(|(_, schema)| *schema).max();
         serving.retain(|(_, schema)| Some(*schema) == newest);
         let own = ground.session().id();
-        let first = |shard: u64| serving.iter().map(|(session, _)| *session).max_by_key(|session| weight(*session, shard));
+        let first = |shard: u64| {
+            serving.iter().map(|(session, _)| *session).max_by_key(|session| weight(*session, shard))
+        };
         let shards: BTreeSet<u64> = (0..SHARDS).filter(|shard| first(*shard) == Some(own)).collect();
         self.watching.retain(|shard, _| shards.contains(shard));
         for shard in &shards {
@@ -194,14 +200,14 @@ impl<S: Server> Consumer<S> {
 
     /// Looks what there is in some shards of ours; `all`: also what was seen before.
     async fn look(&mut self, shards: u64, all: bool) -> Result<(), CommitError> {
-        let mut ranges: Vec<Range> =
-            self.own(shards).map(|shard| self.keys.work(shard).range()).collect();
+        let mut ranges: Vec<Range> = self.own(shards).map(|shard| self.keys.work(shard).range()).collect();
         if all {
             self.seen.clear();
         }
         let limits = self.kind.ground.store().limits();
         while !ranges.is_empty() {
-            let reads = ranges.iter().map(|range| Read::Range { range: range.clone(), limit: limits.page_items });
+            let reads =
+                ranges.iter().map(|range| Read::Range { range: range.clone(), limit: limits.page_items });
             let found = self.kind.ground.store().read(reads.collect()).await?;
             let mut rest = Vec::new();
             for (at, range) in ranges.iter().enumerate() {
@@ -278,7 +284,8 @@ impl<S: Server> Consumer<S> {
                 let desk = self.kind.desk(&id);
                 // A desk that is too busy is asked again in the next round.
                 let _ = desk.requests.try_send(Request::Sweep(at));
-                self.next_due = Some(self.next_due.unwrap_or(u64::MAX).min(millis(ground.env().unix_time()) + 1000));
+                self.next_due =
+                    Some(self.next_due.unwrap_or(u64::MAX).min(millis(ground.env().unix_time()) + 1000));
                 continue;
             }
             let keys = ServerKeys::new(ground.keys(), &self.kind.name, &id);
@@ -330,7 +337,8 @@ fn watch<S: Server>(
 /// How much a session wants a shard: every node finds the same (the finalizer of splitmix64).
 fn weight(session: SessionId, shard: u64) -> u64 {
     let bytes = session.to_bytes();
-    let half = |at: usize| bytes[at..at + 8].iter().fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
+    let half =
+        |at: usize| bytes[at..at + 8].iter().fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
     let mut mixed = half(0) ^ half(8).rotate_left(32) ^ shard.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     for (shift, factor) in [(30, 0xbf58_476d_1ce4_e5b9_u64), (27, 0x94d0_49bb_1331_11eb), (31, 1)] {
         mixed = (mixed ^ mixed >> shift).wrapping_mul(factor);

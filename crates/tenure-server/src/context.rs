@@ -216,7 +216,10 @@ impl<S: Server> Context<'_, S> {
 
 impl<S: Server> fmt::Debug for Context<'_, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Context").field("id", &self.id).field("message", &self.message).finish_non_exhaustive()
+        f.debug_struct("Context")
+            .field("id", &self.id)
+            .field("message", &self.message)
+            .finish_non_exhaustive()
     }
 }
 
@@ -225,7 +228,8 @@ pub(crate) fn admit_delayed(bytes: usize, most: usize) -> Result<(), ServerError
     if bytes <= most {
         return Ok(());
     }
-    let words = format!("a delayed message has {bytes} bytes, the most is {most}: send less, or send it at once");
+    let words =
+        format!("a delayed message has {bytes} bytes, the most is {most}: send less, or send it at once");
     Err(ServerError::TooLarge(words.into()))
 }
 

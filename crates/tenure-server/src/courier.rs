@@ -8,8 +8,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use bytes::Bytes;
 use tenure_cluster::{Ground, SessionId};
 use tenure_store::{
-    Check, Commit, CommitError, Conflict, Key, Lane, LaneError, Limits, Name, Pauses, Read, Store as _, StoreError,
-    StoreExt as _,
+    Check, Commit, CommitError, Conflict, Key, Lane, LaneError, Limits, Name, Pauses, Read, Store as _,
+    StoreError, StoreExt as _,
 };
 use tokio::{
     sync::{mpsc, oneshot},
@@ -60,7 +60,10 @@ pub(crate) enum Way {
     /// Past the queue.
     Urgent,
     /// To the queue, at this time, as this timer.
-    Later { at_ms: u64, timer: u64 },
+    Later {
+        at_ms: u64,
+        timer: u64,
+    },
 }
 
 impl Sending {
@@ -208,14 +211,19 @@ impl Street {
                         (self.told)(&sending.kind, &sending.id);
                     }
                 }
-                Err(LaneError::Conflict(Conflict::Check { key, .. })) => self.refuse_full(&mut load, &key).await,
+                Err(LaneError::Conflict(Conflict::Check { key, .. })) => {
+                    self.refuse_full(&mut load, &key).await
+                }
                 Err(error) => {
                     let again = match &error {
                         LaneError::Conflict(_) | LaneError::Lost { .. } => true,
                         LaneError::Failed(error) => error.is_transient(),
                         _ => false,
                     };
-                    if again && self.ground.session().ended() != Some(tenure_cluster::Cause::Left) && pauses.pause().await {
+                    if again
+                        && self.ground.session().ended() != Some(tenure_cluster::Cause::Left)
+                        && pauses.pause().await
+                    {
                         continue;
                     }
                     let error = ServerError::from(error);
@@ -227,7 +235,8 @@ impl Street {
 
     /// Refuses what goes to a queue that is marked as full; if it is no longer, the mark goes.
     async fn refuse_full(&mut self, load: &mut Vec<Sending>, full: &Key) {
-        let Some(queue) = load.iter().find(|sending| sending.keys.full == *full).map(|one| one.keys.queue.clone())
+        let Some(queue) =
+            load.iter().find(|sending| sending.keys.full == *full).map(|one| one.keys.queue.clone())
         else {
             // The lane's own check is told as lost; others there are none.
             return;
@@ -378,7 +387,9 @@ impl Street {
                 let mut lane = Lane::open(store, env, key, self.ground.retry()).await?;
                 // A lane that was opened after its session had ended would stay for ever.
                 let present = Check::Present(self.ground.keys().session(session));
-                if let Err(LaneError::Conflict(Conflict::Check { .. })) = lane.commit(Commit::new().check(present)).await {
+                if let Err(LaneError::Conflict(Conflict::Check { .. })) =
+                    lane.commit(Commit::new().check(present)).await
+                {
                     let close = Commit::new().delete(lane.key().clone());
                     let _ = self.ground.store().commit(close).await;
                     return Err(LaneError::Lost { key: lane.key().clone() });

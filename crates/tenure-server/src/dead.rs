@@ -68,7 +68,8 @@ impl Kept {
         let bundle = match self.bundle.clone() {
             Bundle::InPieces { bundle, count } => {
                 let whole = desk::pieces(store, &keys.pieces(bundle), count).await?;
-                let whole = whole.ok_or_else(|| StoreError::corrupt(format!("pieces of dead letter {key} are missing")))?;
+                let whole = whole
+                    .ok_or_else(|| StoreError::corrupt(format!("pieces of dead letter {key} are missing")))?;
                 Bundle::decode(key, &whole)?
             }
             here => here,
@@ -90,7 +91,11 @@ pub(crate) struct DeadLetters<'a> {
 
 impl DeadLetters<'_> {
     /// Those behind `after`, in the order in which they died.
-    pub(crate) async fn list(&self, after: Option<u64>, limit: usize) -> Result<Vec<DeadLetter>, ServerError> {
+    pub(crate) async fn list(
+        &self,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<DeadLetter>, ServerError> {
         let all = self.keys.deads();
         let range = after.map_or_else(|| all.clone(), |after| all.after(&self.keys.dead(after)));
         let page = self.store.scan(&range, limit.clamp(1, self.store.limits().page_items)).await?;
@@ -115,7 +120,13 @@ impl DeadLetters<'_> {
     }
 
     /// Takes a dead letter away, and puts it back into the queue if it is to be replayed. Returns whether it was there.
-    pub(crate) async fn take(&self, number: u64, replay: bool, now: Duration, dice: u64) -> Result<bool, ServerError> {
+    pub(crate) async fn take(
+        &self,
+        number: u64,
+        replay: bool,
+        now: Duration,
+        dice: u64,
+    ) -> Result<bool, ServerError> {
         let (key, limits) = (self.keys.dead(number), self.store.limits());
         let Some(found) = self.store.get(&key).await? else { return Ok(false) };
         let kept = read(&key, &found.value)?;
@@ -142,7 +153,8 @@ impl DeadLetters<'_> {
 pub(crate) async fn scan(store: &dyn Store, range: &Range) -> Result<Vec<Item>, StoreError> {
     let (mut range, mut found) = (range.clone(), Vec::new());
     loop {
-        let answer = store.read(vec![Read::Range { range: range.clone(), limit: store.limits().page_items }]).await?;
+        let answer =
+            store.read(vec![Read::Range { range: range.clone(), limit: store.limits().page_items }]).await?;
         let page = answer.range(0);
         found.extend(page.items.iter().cloned());
         match page.items.last() {

@@ -14,7 +14,7 @@ use tenure_store::{
 use tokio::sync::mpsc;
 use tracing::Instrument as _;
 
-use crate::{EffectId, Failure, Server, desk::Request, kind::Kind, keys::ServerKeys, parcel::unpack};
+use crate::{EffectId, Failure, Server, desk::Request, keys::ServerKeys, kind::Kind, parcel::unpack};
 
 const FORMAT: u8 = 1;
 
@@ -71,13 +71,13 @@ impl<S: Server> Doing<S> {
                 Ok(Some(true)) => pauses = RETRY.start(env),
                 Ok(Some(false)) => {
                     pauses.pause().await;
-                },
+                }
                 Ok(None) => return,
                 Err(error) => {
                     tracing::debug!(kind = S::KIND, server = %self.id, %error, "effects could not be looked up: it is tried again");
                     {
-                    pauses.pause().await;
-                };
+                        pauses.pause().await;
+                    };
                 }
             }
         }
@@ -89,7 +89,9 @@ impl<S: Server> Doing<S> {
         let limit = (AT_ONCE + others.len()).min(ground.store().limits().page_items);
         let page = ground.store().entries(list, limit).await?;
         let mut running = Vec::new();
-        for entry in page.items.into_iter().filter(|entry| !others.contains(&entry.id)).collect::<Vec<Entry>>() {
+        for entry in
+            page.items.into_iter().filter(|entry| !others.contains(&entry.id)).collect::<Vec<Entry>>()
+        {
             let (id, session, body) = read(list, &entry.value)?;
             let own = session == ground.session().id();
             if !own && ground.store().get(&ground.keys().session(session)).await?.is_some() {

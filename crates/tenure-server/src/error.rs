@@ -19,7 +19,9 @@ pub enum ServerError {
         within: Duration,
     },
     /// It was tried as often as the policy says, and failed each time. It is a dead letter now.
-    #[error("server {server} failed {attempts} times to handle the request, which is a dead letter now: {error}")]
+    #[error(
+        "server {server} failed {attempts} times to handle the request, which is a dead letter now: {error}"
+    )]
     Failed {
         /// The server.
         server: Name,
@@ -29,7 +31,9 @@ pub enum ServerError {
         error: String,
     },
     /// The queue is at its limit. Nothing was sent; try again when it is shorter.
-    #[error("the queue of server {server} is full, with {limit} messages or more: send again later, or let more nodes consume")]
+    #[error(
+        "the queue of server {server} is full, with {limit} messages or more: send again later, or let more nodes consume"
+    )]
     Full {
         /// The server.
         server: Name,
@@ -46,7 +50,9 @@ pub enum ServerError {
     #[error("invalid: {0}")]
     Invalid(Reason),
     /// The state was written under a newer schema than this release knows. Nothing was done; use a newer release.
-    #[error("the state of server {server} has schema {found}, and this release knows up to {known}: upgrade it")]
+    #[error(
+        "the state of server {server} has schema {found}, and this release knows up to {known}: upgrade it"
+    )]
     Newer {
         /// The server.
         server: Name,

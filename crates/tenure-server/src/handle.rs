@@ -179,9 +179,8 @@ impl<S: Server> ServerRef<S> {
     pub fn cast_nowait(&self, cast: S::Cast) -> Result<(), ServerError> {
         if let Some(kind) = self.servers.kind::<S>(&self.kind) {
             let item = self.local(Body::Cast(Arc::new(cast)), Local::Cast(None), false, None);
-            return kind.desk(&self.id).requests.try_send(Request::Handle(item)).map_err(|_| ServerError::Full {
-                server: self.id.clone(),
-                limit: crate::desk::WAITING_MAX as u64,
+            return kind.desk(&self.id).requests.try_send(Request::Handle(item)).map_err(|_| {
+                ServerError::Full { server: self.id.clone(), limit: crate::desk::WAITING_MAX as u64 }
             });
         }
         let parcel = self.parcel(Sort::Cast, pack(&cast)?, None, None)?;
@@ -290,7 +289,11 @@ impl<S: Server> ServerRef<S> {
     ///
     /// # Errors
     /// Errors of the store.
-    pub async fn dead_letters(&self, after: Option<u64>, limit: usize) -> Result<Vec<DeadLetter>, ServerError> {
+    pub async fn dead_letters(
+        &self,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<DeadLetter>, ServerError> {
         self.dead().list(after, limit).await
     }
 
@@ -388,7 +391,8 @@ impl<S: Server> ServerRef<S> {
         for at in head.iter().flat_map(|head| &head.sweeps) {
             commit = commit.delete(self.keys.due(*at, SWEEP));
         }
-        let mut answers: std::collections::BTreeMap<_, Vec<(u64, Outcome)>> = std::collections::BTreeMap::new();
+        let mut answers: std::collections::BTreeMap<_, Vec<(u64, Outcome)>> =
+            std::collections::BTreeMap::new();
         for entry in &queued.items {
             if let Bundle::Here(parcels) = Bundle::decode(&self.keys.queue, &entry.value)? {
                 for to in parcels.iter().filter_map(|parcel| parcel.to) {
@@ -401,7 +405,9 @@ impl<S: Server> ServerRef<S> {
             if store.get(&ground.keys().session(session)).await?.is_some() {
                 commit = commit.check(Check::Present(ground.keys().session(session)));
                 let mark = ground.env().random_u64();
-                for (key, value) in crate::reply::write(ground.keys(), session, mark, &answers, store.limits().value_bytes) {
+                for (key, value) in
+                    crate::reply::write(ground.keys(), session, mark, &answers, store.limits().value_bytes)
+                {
                     commit = commit.set(key, value);
                 }
             }
@@ -454,8 +460,13 @@ impl<S: Server> ServerRef<S> {
         async {
             if let Some(kind) = self.servers.kind::<S>(&self.kind) {
                 let (told, answer) = oneshot::channel();
-                let item = self.local(Body::Cast(Arc::new(cast)), Local::Cast(Some(told)), urgent, Some(message));
-                kind.desk(&self.id).requests.send(Request::Handle(item)).await.map_err(|_| ServerError::Left)?;
+                let item =
+                    self.local(Body::Cast(Arc::new(cast)), Local::Cast(Some(told)), urgent, Some(message));
+                kind.desk(&self.id)
+                    .requests
+                    .send(Request::Handle(item))
+                    .await
+                    .map_err(|_| ServerError::Left)?;
                 return answer.await.map_err(|_| ServerError::Left)?;
             }
             let parcel = self.parcel(Sort::Cast, pack(&cast)?, None, Some(message))?;
@@ -529,7 +540,10 @@ impl<S: Server> ServerRef<S> {
 
     fn answer(&self, body: &[u8]) -> Result<S::Reply, ServerError> {
         unpack(body).map_err(|failure| {
-            ServerError::Invalid(Reason::new(format!("the answer of server {} can't be read: {failure}", self.id)))
+            ServerError::Invalid(Reason::new(format!(
+                "the answer of server {} can't be read: {failure}",
+                self.id
+            )))
         })
     }
 
@@ -566,7 +580,10 @@ impl<S: Server> ServerRef<S> {
         if bytes <= most {
             return Ok(());
         }
-        let words = format!("a message to server {} has {bytes} bytes, the most is {most}: send less at once", self.id);
+        let words = format!(
+            "a message to server {} has {bytes} bytes, the most is {most}: send less at once",
+            self.id
+        );
         Err(ServerError::TooLarge(Reason::new(words)))
     }
 

@@ -96,6 +96,11 @@ impl<S: Server> Kind<S> {
         desk
     }
 
+    /// Lets all desks go when they are done.
+    pub(crate) fn close(&self) {
+        self.desks.lock().clear();
+    }
+
     /// There may be something for a server of a shard of ours.
     pub(crate) fn poke(self: &Arc<Self>, id: &Name) {
         if self.owns(shard_of(id)) {
@@ -104,7 +109,10 @@ impl<S: Server> Kind<S> {
     }
 
     pub(crate) fn owns(&self, shard: u64) -> bool {
-        usize::try_from(shard).ok().and_then(|at| self.own.get(at)).is_some_and(|own| own.load(Ordering::SeqCst))
+        usize::try_from(shard)
+            .ok()
+            .and_then(|at| self.own.get(at))
+            .is_some_and(|own| own.load(Ordering::SeqCst))
     }
 
     pub(crate) fn set_own(&self, shards: &BTreeSet<u64>) {
@@ -142,7 +150,9 @@ impl<S: Server> Kind<S> {
         let round = self.round.load(Ordering::Relaxed);
         let mut desks = self.desks.lock();
         let is_idle = |desk: &DeskRef<S>| !desk.shared.busy.load(Ordering::SeqCst);
-        desks.retain(|_, desk| !is_idle(desk) || desk.shared.used.load(Ordering::Relaxed) + ROUNDS_IDLE > round);
+        desks.retain(|_, desk| {
+            !is_idle(desk) || desk.shared.used.load(Ordering::Relaxed) + ROUNDS_IDLE > round
+        });
         let surplus = desks.len().saturating_sub(S::POLICY.cached_max);
         if surplus > 0 {
             let mut idle: Vec<(u64, Name)> = desks
@@ -173,7 +183,8 @@ impl<S: Server> Kind<S> {
             let mut batch = std::mem::replace(&mut some, rest);
             while !batch.is_empty() {
                 let commit = batch.iter().fold(Commit::new(), |commit, keys| {
-                    let lists = [&keys.queue, &keys.urgent, &keys.effects].map(|list| Check::Empty(list.clone()));
+                    let lists =
+                        [&keys.queue, &keys.urgent, &keys.effects].map(|list| Check::Empty(list.clone()));
                     lists.into_iter().fold(commit, Commit::check).delete(keys.work.clone())
                 });
                 match self.ground.store().commit(commit).await {

@@ -68,8 +68,8 @@
 //! | `tenure_server_callback_seconds` | histogram | `kind` | time in a callback |
 //! | `tenure_server_slow_callbacks_total` | counter | `kind` | callbacks slower than the policy says |
 //! | `tenure_server_call_seconds` | histogram | `kind` | from a call to its answer |
-//! | `tenure_server_queue_messages` | gauge | `kind`, `server` | messages that waited when a desk looked last |
-//! | `tenure_server_queue_seconds` | histogram | `kind` | how long the first of a batch had waited, by wall clocks |
+//! | `tenure_server_queue_messages` | histogram | `kind` | messages that waited when a desk looked, up to a page |
+//! | `tenure_server_queue_seconds` | histogram | `kind` | how long the first of them had waited, by wall clocks |
 //! | `tenure_server_dead_letters_total` | counter | `kind` | dead letters |
 //! | `tenure_server_effects_failed_total` | counter | `kind` | tries of effects that failed |
 //! | `tenure_server_unsent_total` | counter | `kind` | messages that nobody waited for and that were not sent |

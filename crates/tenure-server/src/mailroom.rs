@@ -3,11 +3,7 @@
 //! Answers are belongings of the caller's session. One watch and one task serve all callers of a node; a node that never waits has neither. Keys of
 //! answers that were read are deleted along with the next thing that is sent, or a little later. Those of a session that has ended went with it.
 
-use std::{
-    collections::BTreeMap,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use tenure_cluster::{Ground, Session, SessionId};

@@ -168,9 +168,7 @@ pub(crate) fn pack<T: Serialize>(message: &T) -> Result<Bytes, ServerError> {
 pub(crate) fn unpack<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Failure> {
     let mut from = rmp_serde::Deserializer::from_read_ref(bytes);
     let message = T::deserialize(&mut from);
-    message.map_err(|error| {
-        Failure::new(format!("a message is no {}: {error}", std::any::type_name::<T>()))
-    })
+    message.map_err(|error| Failure::new(format!("a message is no {}: {error}", std::any::type_name::<T>())))
 }
 
 pub(crate) fn millis(time: Duration) -> u64 {

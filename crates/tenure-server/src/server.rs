@@ -177,8 +177,9 @@ impl fmt::Debug for Failure {
     }
 }
 
-type Folding<S> =
-    dyn Fn(&mut <S as Server>::State, &mut Context<'_, S>) -> Result<Option<<S as Server>::Reply>, Failure> + Send + Sync;
+type Folding<S> = dyn Fn(&mut <S as Server>::State, &mut Context<'_, S>) -> Result<Option<<S as Server>::Reply>, Failure>
+    + Send
+    + Sync;
 
 /// What locked work has found, as a change of the state.
 pub struct Fold<S: Server>(pub(crate) Box<Folding<S>>);
@@ -186,7 +187,10 @@ pub struct Fold<S: Server>(pub(crate) Box<Folding<S>>);
 impl<S: Server> Fold<S> {
     /// This change. It may run more than once, and only one run counts. What it returns is the answer, if the message was a call.
     pub fn new(
-        fold: impl Fn(&mut S::State, &mut Context<'_, S>) -> Result<Option<S::Reply>, Failure> + Send + Sync + 'static,
+        fold: impl Fn(&mut S::State, &mut Context<'_, S>) -> Result<Option<S::Reply>, Failure>
+        + Send
+        + Sync
+        + 'static,
     ) -> Self {
         Self(Box::new(fold))
     }

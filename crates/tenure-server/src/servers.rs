@@ -1,10 +1,6 @@
 //! [`Serve`]: durable servers on a node of a cluster.
 
-use std::{
-    any::Any,
-    collections::BTreeMap,
-    sync::Arc,
-};
+use std::{any::Any, collections::BTreeMap, sync::Arc};
 
 use parking_lot::Mutex;
 use tenure_cluster::{Cluster, Ground};
@@ -12,7 +8,7 @@ use tenure_store::{Check, Commit, Name, Range, Store as _, StoreError, StoreExt 
 use tokio::task::JoinHandle;
 
 use crate::{
-    ReplyTo, Message, Server, ServerError, ServerRef,
+    Message, ReplyTo, Server, ServerError, ServerRef,
     consumer::Consumer,
     context::Timer,
     courier::{Courier, Told},
@@ -62,7 +58,11 @@ pub trait Serve {
     ///
     /// # Errors
     /// [`ServerError::Invalid`] when it can't be stored; errors of the store.
-    fn reply<R: Message>(&self, to: &ReplyTo<R>, reply: &R) -> impl Future<Output = Result<(), ServerError>> + Send;
+    fn reply<R: Message>(
+        &self,
+        to: &ReplyTo<R>,
+        reply: &R,
+    ) -> impl Future<Output = Result<(), ServerError>> + Send;
 
     /// Takes a delayed message back. Returns whether it was not due yet.
     ///
@@ -87,12 +87,15 @@ struct Served {
     /// A `Kind<S>`.
     kind: Arc<dyn Any + Send + Sync>,
     poke: Box<dyn Fn(&Name) + Send + Sync>,
+    /// Lets all desks go when they are done.
+    close: Box<dyn Fn() + Send + Sync>,
     tasks: Vec<JoinHandle<()>>,
 }
 
 impl Drop for Served {
     fn drop(&mut self) {
         self.tasks.iter().for_each(JoinHandle::abort);
+        (self.close)();
     }
 }
 
@@ -152,8 +155,9 @@ impl Servers {
                 env.spawn(Consumer::new(Arc::clone(&kind)).run()),
                 env.spawn(Arc::clone(&kind).keep_tidy()),
             ];
-            let poked = Arc::clone(&kind);
-            Served { kind, poke: Box::new(move |id| poked.poke(id)), tasks }
+            let (poked, closed) = (Arc::clone(&kind), Arc::clone(&kind));
+            let poke = Box::new(move |id: &Name| poked.poke(id));
+            Served { kind, poke, close: Box::new(move || closed.close()), tasks }
         });
         drop(served);
         Ok(Serving { servers: Arc::downgrade(self), kind: name })
@@ -221,7 +225,9 @@ impl Serve for Cluster {
         loop {
             // It is the same however often it is made.
             match store.commit(commit.clone()).await {
-                Ok(_) | Err(tenure_store::CommitError::Conflict(tenure_store::Conflict::Check { .. })) => return Ok(()),
+                Ok(_) | Err(tenure_store::CommitError::Conflict(tenure_store::Conflict::Check { .. })) => {
+                    return Ok(());
+                }
                 Err(error) => {
                     let error = of_commit(&error);
                     let passes = match &error {

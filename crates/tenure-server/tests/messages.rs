@@ -46,14 +46,25 @@ async fn what_fails_comes_back_and_the_rest_goes_on() {
     let fleet = Fleet::new();
     let (server, client) = (fleet.join("a").await, fleet.join("b").await);
     let journal = client.cluster.server::<Journal>("j").unwrap();
-    journal.cast_all([word("one"), Say::Fail("two".into(), 2), word("three"), Say::Panic("four".into()), word("five")]).await.unwrap();
+    journal
+        .cast_all([
+            word("one"),
+            Say::Fail("two".into(), 2),
+            word("three"),
+            Say::Panic("four".into()),
+            word("five"),
+        ])
+        .await
+        .unwrap();
     server.cluster.serve_with(Journal::default()).unwrap();
     until(&fleet.env, || async { said(&journal).await == words(&["one", "three", "five", "two"]) }).await;
     until(&fleet.env, || async { !journal.dead_letters(None, 10).await.unwrap().is_empty() }).await;
     let dead = journal.dead_letters(None, 10).await.unwrap();
     assert_eq!((dead.len(), dead[0].attempts.len()), (1, 5));
     assert!(dead[0].attempts[0].error.contains("four is terrible"), "{dead:?}");
-    let failed = journal.call_with(Say::Panic("six".into()), CallOptions::default().timeout(Duration::from_secs(60))).await;
+    let failed = journal
+        .call_with(Say::Panic("six".into()), CallOptions::default().timeout(Duration::from_secs(60)))
+        .await;
     assert!(matches!(&failed, Err(ServerError::Failed { attempts: 5, .. })), "{failed:?}");
     assert!(journal.replay(dead[0].number).await.unwrap());
     assert!(!journal.drop_dead_letter(dead[0].number).await.unwrap());
@@ -63,17 +74,25 @@ async fn what_fails_comes_back_and_the_rest_goes_on() {
 async fn locked_work_waits_and_priority_does_not() {
     let fleet = Fleet::new();
     let (server, client) = (fleet.join("a").await, fleet.join("b").await);
-    let journal_server = Journal(std::sync::Arc::new(fleet::World { permits: Some(tokio::sync::Semaphore::new(0)), ..Default::default() }));
+    let journal_server = Journal(std::sync::Arc::new(fleet::World {
+        permits: Some(tokio::sync::Semaphore::new(0)),
+        ..Default::default()
+    }));
     server.cluster.serve_with(journal_server.clone()).unwrap();
     let journal = client.cluster.server::<Journal>("j").unwrap();
     let locking = {
         let journal = journal.clone();
         tokio::spawn(async move { journal.call(Say::Lock("x".into())).await })
     };
-    until(&fleet.env, || async { journal.status().await.unwrap().is_some_and(|status| status.is_locked) }).await;
+    until(&fleet.env, || async { journal.status().await.unwrap().is_some_and(|status| status.is_locked) })
+        .await;
     journal.cast(word("later")).await.unwrap();
-    assert_eq!(journal.priority_call(word("now"), CallOptions::default()).await.unwrap(), words(&["lock x", "now"]));
+    assert_eq!(
+        journal.priority_call(word("now"), CallOptions::default()).await.unwrap(),
+        words(&["lock x", "now"])
+    );
     journal_server.0.permits.as_ref().unwrap().add_permits(1);
     assert_eq!(locking.await.unwrap().unwrap(), words(&["lock x", "now", "done x"]));
-    until(&fleet.env, || async { said(&journal).await == words(&["lock x", "now", "done x", "later"]) }).await;
+    until(&fleet.env, || async { said(&journal).await == words(&["lock x", "now", "done x", "later"]) })
+        .await;
 }

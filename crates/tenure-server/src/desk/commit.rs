@@ -1,40 +1,42 @@
 //! How what came of a run becomes one commit.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use bytes::Bytes;
-use tenure_store::{Check, Commit, Key, Limits, Write};
+use tenure_cluster::{Ground, SessionId};
+use tenure_store::{Check, Commit, Key, Limits, Name, Write};
 
 use super::{
-    item::{Body, Item, Load, Origin},
+    item::{Body, Origin},
+    plan::Plan,
     run::{Came, Run},
 };
 use crate::{
-    Policy, Server, ServerError,
+    Server, ServerError,
+    context::Sent,
     courier::{append, entry, set_timer},
-    dead,
-    effects,
+    dead, effects,
     head::{Claim, Head},
     keys::{SWEEP, ServerKeys},
+    kind::Kind,
     once,
     parcel::{Attempt, Parcel, millis},
     reply::{self, Outcome},
 };
-use tenure_cluster::{Ground, SessionId};
-use tenure_store::Name;
 
 /// What a commit is made of.
 pub(crate) struct Making<'a, S: Server> {
-    pub(crate) ground: &'a Ground,
+    pub(crate) kind: &'a Kind<S>,
+    pub(crate) id: &'a Name,
     pub(crate) keys: &'a ServerKeys,
     pub(crate) limits: &'a Limits,
-    pub(crate) policy: Policy,
-    pub(crate) items: &'a mut [Item<S>],
-    pub(crate) run: &'a mut Run<S>,
-    pub(crate) queue: &'a Load,
-    pub(crate) urgent: &'a Load,
-    pub(crate) now_ms: u64,
+    pub(crate) now: Duration,
     pub(crate) mark: u64,
+    pub(crate) plan: &'a mut Plan<S>,
+    pub(crate) run: &'a mut Run<S>,
 }
 
 /// A commit before it is made: what may change between two tries is apart.
@@ -50,23 +52,13 @@ pub(crate) struct Made {
 }
 
 impl Made {
-    /// The head has changed since it was put into the commit.
-    pub(crate) fn rewrite_head(&mut self, keys: &ServerKeys) {
-        for write in &mut self.commit.writes {
-            if let Write::Set(key, value) = write
-                && *key == keys.head
-            {
-                *value = self.head.encode();
-            }
-        }
-    }
-
     /// The commit with its answers, but for sessions that are gone.
     pub(crate) fn whole(&self, ground: &Ground, limits: &Limits) -> Commit {
         let mut commit = self.commit.clone();
         for (session, answers) in &self.replies {
             commit = commit.check(Check::Present(ground.keys().session(*session)));
-            for (key, value) in reply::write(ground.keys(), *session, self.mark, answers, limits.value_bytes) {
+            for (key, value) in reply::write(ground.keys(), *session, self.mark, answers, limits.value_bytes)
+            {
                 commit = commit.set(key, value);
             }
         }
@@ -75,16 +67,20 @@ impl Made {
 }
 
 impl<S: Server> Making<'_, S> {
-    /// The commit that does what the run found. `head` is what there was; `writes` are the changes of the state.
-    pub(crate) fn make(mut self, id: &Name, check: Check, mut head: Head, writes: Vec<Write>) -> Result<Made, ServerError> {
+    /// The commit that does what the run found, if `check` holds. `writes` are the changes of the state.
+    pub(crate) fn make(mut self, check: Check, writes: Vec<Write>) -> Result<Made, ServerError> {
+        let mut head = self.plan.head.clone();
         head.mark(self.mark);
-        let mut commit = Commit::new().check(check);
         let mut died = BTreeMap::new();
-        commit = self.take_from_queue(commit, &mut head)?;
+        let mut commit = Commit::new().check(check);
+        if self.plan.prove_empty && !self.kind.flaws.inline_without_proof {
+            commit = commit.check(Check::Empty(self.keys.queue.clone()));
+        }
+        commit = self.take_from_queue(commit, &mut head);
         commit = self.take_from_urgent(commit)?;
         for at in 0..self.run.came.len() {
             match self.run.came[at] {
-                Came::Failed => commit = self.set_aside(commit, at, id, &mut head, &mut died)?,
+                Came::Failed => commit = self.set_aside(commit, at, &mut head, &mut died)?,
                 Came::Done(_) | Came::Again(_) => head.applied += 1,
                 Came::Locked | Came::Queued => {}
             }
@@ -92,35 +88,80 @@ impl<S: Server> Making<'_, S> {
         if let Some(why) = self.run.stop.take() {
             head.stopped = Some(why);
         }
+        commit = self.cancel(commit)?;
         commit = self.send(commit);
-        for timer in &self.run.cancelled {
-            let keys = timer.keys(self.ground.keys())?;
-            commit = commit.delete(keys.timer(timer.timer, timer.at_ms)).delete(keys.due(timer.at_ms, timer.timer));
-        }
         for (effect, body) in &self.run.effects {
-            let record = effects::record(*effect, self.ground.session().id(), body);
+            let record = effects::record(*effect, self.kind.ground.session().id(), body);
             commit = commit.append(self.keys.effects.clone(), record);
         }
-        let mut work = !self.run.effects.is_empty();
+        let says_so = |sent: &Sent| sent.keys.work == self.keys.work && sent.later.is_none();
+        if !self.run.effects.is_empty() && !self.run.sent.iter().any(says_so) {
+            commit = commit.set(self.keys.work.clone(), self.time());
+        }
         for (key, answer) in &self.run.onces {
-            let (until, sweep) = until(self.now_ms, millis(self.policy.answers_kept));
+            let (until, sweep) = until(self.now, S::POLICY.answers_kept);
             commit = commit.set(self.keys.once(key), once::record(until, answer.as_ref()));
             commit = self.sweep_at(commit, &mut head, sweep);
         }
-        if self.run.sent.iter().any(|sent| sent.keys.work == self.keys.work && sent.later.is_none()) {
-            work = false;
+        if self.plan.full && !self.plan.queue.more {
+            commit = commit.delete(self.keys.full.clone());
         }
-        if work {
-            commit = commit.set(self.keys.work.clone(), Bytes::copy_from_slice(&self.now_ms.to_be_bytes()));
-        }
+        commit = self.mark_next(commit, &mut head);
         commit.writes.extend(writes);
         commit = commit.set(self.keys.head.clone(), head.encode());
-        Ok(Made { head, commit, replies: std::mem::take(&mut self.run.replies), mark: self.mark, died })
+        let replies = std::mem::take(&mut self.run.replies);
+        Ok(Made { head, commit, replies, mark: self.mark, died })
+    }
+
+    /// Claims the message at the cursor, if the run ended with its locked work; or says that the next one is run alone, if it is.
+    fn mark_next(&self, mut commit: Commit, head: &mut Head) -> Commit {
+        let ground = &self.kind.ground;
+        if !matches!(self.run.came.last(), Some(Came::Locked)) {
+            // Said in the same commit as what came before, it costs nothing.
+            head.alone |= head.suspects > 0 && self.plan.behind && head.owner == Some(ground.session().id());
+            return commit;
+        }
+        head.claim = Some(Claim { session: ground.session().id(), token: ground.env().random_u64() });
+        head.alone = false;
+        let origin = self.plan.items.get(self.run.came.len() - 1).map(|item| &item.origin);
+        if self.kind.flaws.removed_at_lock
+            && let Some(Origin::Queue { entry, last }) = origin
+        {
+            head.cursor = if *last { 0 } else { head.cursor + 1 };
+            if *last {
+                let entry = self.plan.queue.entries[*entry].id.clone();
+                commit = commit.remove(self.keys.queue.clone(), entry);
+            }
+        }
+        commit
+    }
+
+    fn time(&self) -> Bytes {
+        Bytes::copy_from_slice(&millis(self.now).to_be_bytes())
+    }
+
+    /// Takes timers back; those of this very run are not set at all.
+    fn cancel(&mut self, mut commit: Commit) -> Result<Commit, ServerError> {
+        let mut done = BTreeSet::new();
+        for timer in std::mem::take(&mut self.run.cancelled) {
+            if !done.insert(timer.timer) {
+                continue;
+            }
+            let before = self.run.sent.len();
+            self.run.sent.retain(|sent| sent.later != Some((timer.at_ms, timer.timer)));
+            if self.run.sent.len() == before {
+                let keys = timer.keys(self.kind.ground.keys())?;
+                commit = commit
+                    .delete(keys.timer(timer.timer, timer.at_ms))
+                    .delete(keys.due(timer.at_ms, timer.timer));
+            }
+        }
+        Ok(commit)
     }
 
     /// Takes what was handled out of the queue.
-    fn take_from_queue(&mut self, mut commit: Commit, head: &mut Head) -> Result<Commit, ServerError> {
-        for (item, came) in self.items.iter().zip(&self.run.came) {
+    fn take_from_queue(&self, mut commit: Commit, head: &mut Head) -> Commit {
+        for (item, came) in self.plan.items.iter().zip(&self.run.came) {
             if matches!(item.body, Body::Fold(_)) {
                 head.claim = None;
             }
@@ -133,21 +174,21 @@ impl<S: Server> Making<'_, S> {
             head.suspects = head.suspects.saturating_sub(1);
             if last {
                 head.cursor = 0;
-                let loaded = &self.queue.entries[entry];
+                let loaded = &self.plan.queue.entries[entry];
                 commit = commit.remove(self.keys.queue.clone(), loaded.id.clone());
                 commit = delete_pieces(commit, self.keys, loaded.pieces);
             } else {
                 head.cursor += 1;
             }
         }
-        Ok(commit)
+        commit
     }
 
     /// The same with priority messages; what is left of an entry is put behind the others, since these have no order.
-    fn take_from_urgent(&mut self, mut commit: Commit) -> Result<Commit, ServerError> {
+    fn take_from_urgent(&self, mut commit: Commit) -> Result<Commit, ServerError> {
         let mut left: BTreeMap<usize, Vec<Parcel>> = BTreeMap::new();
         let mut taken = std::collections::BTreeSet::new();
-        for (at, item) in self.items.iter().enumerate() {
+        for (at, item) in self.plan.items.iter().enumerate() {
             let Origin::Urgent { entry, .. } = item.origin else { continue };
             if at < self.run.came.len() {
                 taken.insert(entry);
@@ -156,11 +197,11 @@ impl<S: Server> Making<'_, S> {
             }
         }
         for entry in taken {
-            let loaded = &self.urgent.entries[entry];
+            let loaded = &self.plan.urgent.entries[entry];
             commit = commit.remove(self.keys.urgent.clone(), loaded.id.clone());
             commit = delete_pieces(commit, self.keys, loaded.pieces);
             if let Some(rest) = left.remove(&entry) {
-                let number = self.ground.env().random_u64();
+                let number = self.kind.ground.env().random_u64();
                 commit = append(commit, self.keys, &self.keys.urgent, &rest, number, self.limits);
             }
         }
@@ -172,36 +213,35 @@ impl<S: Server> Making<'_, S> {
         &mut self,
         commit: Commit,
         at: usize,
-        id: &Name,
         head: &mut Head,
         died: &mut BTreeMap<usize, ServerError>,
     ) -> Result<Commit, ServerError> {
-        let item = &mut self.items[at];
+        let item = &mut self.plan.items[at];
         let error = item.failed.clone().unwrap_or_default();
-        let node = self.ground.settings().node.as_str();
-        item.attempts.push(Attempt::new(self.ground.env().unix_time(), node, &error));
+        let node = self.kind.ground.settings().node.as_str();
+        item.attempts.push(Attempt::new(self.kind.ground.env().unix_time(), node, &error));
         let parcel = item.parcel();
         item.attempts.pop();
         let parcel = parcel?;
         let attempts = parcel.attempts.len();
-        if attempts < self.policy.attempts_max() && !self.items[at].hopeless {
-            let due = self.now_ms + millis(self.policy.pause(attempts));
-            let timer = self.ground.env().random_u64().max(1);
-            tracing::warn!(kind = S::KIND, server = %id, message = parcel.id, attempts, %error, "a message failed: it is tried again later");
+        if attempts < S::POLICY.attempts_max() && !self.plan.items[at].hopeless {
+            let due = millis(self.now + S::POLICY.pause(attempts));
+            let timer = self.kind.ground.env().random_u64().max(1);
+            tracing::warn!(kind = S::KIND, server = %self.id, message = parcel.id, attempts, %error, "a message failed: it is tried again later");
             return Ok(set_timer(commit, self.keys, due, timer, &parcel, self.limits));
         }
-        tracing::error!(kind = S::KIND, server = %id, message = parcel.id, attempts, %error, "a message failed for the last time: it is a dead letter");
+        tracing::error!(kind = S::KIND, server = %self.id, message = parcel.id, attempts, %error, "a message failed for the last time: it is a dead letter");
         metrics::counter!("tenure_server_dead_letters_total", "kind" => S::KIND).increment(1);
         if let Some(to) = parcel.to {
             let outcome = Outcome::Failed { attempts: attempts as u64, error: error.clone() };
             self.run.replies.entry(to.session()).or_default().push((to.slot, outcome));
         }
-        died.insert(at, ServerError::Failed { server: id.clone(), attempts: attempts as u64, error });
+        died.insert(at, ServerError::Failed { server: self.id.clone(), attempts: attempts as u64, error });
         head.died += 1;
-        let (until, sweep) = until(self.now_ms, millis(self.policy.dead_kept));
-        let number = self.ground.env().random_u64();
+        let (until, sweep) = until(self.now, S::POLICY.dead_kept);
+        let number = self.kind.ground.env().random_u64();
         let (commit, entry) = entry(commit, self.keys, std::slice::from_ref(&parcel), number, self.limits);
-        let commit = commit.set(self.keys.dead(head.died), dead::record(self.now_ms, until, &entry));
+        let commit = commit.set(self.keys.dead(head.died), dead::record(millis(self.now), until, &entry));
         Ok(self.sweep_at(commit, head, sweep))
     }
 
@@ -216,11 +256,12 @@ impl<S: Server> Making<'_, S> {
                 None => bundles.entry(sent.keys.queue.clone()).or_default().push(at),
             }
         }
-        let now = Bytes::copy_from_slice(&self.now_ms.to_be_bytes());
+        let now = self.time();
         for places in bundles.into_values() {
             let keys = &self.run.sent[places[0]].keys;
             let parcels: Vec<Parcel> = places.iter().map(|at| self.run.sent[*at].parcel.clone()).collect();
-            commit = append(commit, keys, &keys.queue, &parcels, self.ground.env().random_u64(), self.limits);
+            commit =
+                append(commit, keys, &keys.queue, &parcels, self.kind.ground.env().random_u64(), self.limits);
             commit = commit.set(keys.work.clone(), now.clone());
         }
         commit
@@ -236,7 +277,8 @@ impl<S: Server> Making<'_, S> {
 }
 
 /// Until when something is kept, and when it is swept: an eighth later at most, so that a server has few sweeps to come.
-fn until(now_ms: u64, kept_ms: u64) -> (u64, u64) {
+fn until(now: Duration, kept: Duration) -> (u64, u64) {
+    let (now_ms, kept_ms) = (millis(now), millis(kept));
     let step = (kept_ms / 8).max(1000);
     let until = now_ms.saturating_add(kept_ms);
     (until, until.div_ceil(step).saturating_mul(step))
@@ -245,11 +287,4 @@ fn until(now_ms: u64, kept_ms: u64) -> (u64, u64) {
 pub(crate) fn delete_pieces(commit: Commit, keys: &ServerKeys, pieces: Option<(u64, u64)>) -> Commit {
     let (number, count) = pieces.unwrap_or_default();
     (0..count).fold(commit, |commit, at| commit.delete(keys.piece(number, at)))
-}
-
-impl Claim {
-    /// A claim of this session.
-    pub(crate) fn new(ground: &Ground) -> Self {
-        Self { session: ground.session().id(), token: ground.env().random_u64() }
-    }
 }

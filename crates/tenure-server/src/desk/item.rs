@@ -95,7 +95,14 @@ impl<S: Server> Item<S> {
     }
 
     /// A message of this process.
-    pub(crate) fn local(id: u64, body: Body<S>, told: Local<S>, urgent: bool, key: Option<String>, sent_ms: u64) -> Self {
+    pub(crate) fn local(
+        id: u64,
+        body: Body<S>,
+        told: Local<S>,
+        urgent: bool,
+        key: Option<String>,
+        sent_ms: u64,
+    ) -> Self {
         Self {
             id,
             body,
@@ -167,7 +174,9 @@ impl Loaded {
     pub(crate) fn new(id: EntryId, bundle: Bundle) -> Self {
         match bundle {
             Bundle::Here(parcels) => Self { id, parcels, pieces: None },
-            Bundle::InPieces { bundle, count } => Self { id, parcels: Vec::new(), pieces: Some((bundle, count)) },
+            Bundle::InPieces { bundle, count } => {
+                Self { id, parcels: Vec::new(), pieces: Some((bundle, count)) }
+            }
         }
     }
 }

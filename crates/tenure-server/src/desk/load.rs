@@ -48,7 +48,10 @@ impl<S: Server> Memory<S> {
             let (mut range, mut items, mut first): (Range, Vec<Pair>, Option<Option<Version>>) =
                 (root.range(), Vec::new(), None);
             let whole = loop {
-                let reads = vec![Read::Key(keys.head.clone()), Read::Range { range: range.clone(), limit: limits.page_items }];
+                let reads = vec![
+                    Read::Key(keys.head.clone()),
+                    Read::Range { range: range.clone(), limit: limits.page_items },
+                ];
                 let snapshot = store.read(reads).await?;
                 let version = snapshot.key(0).map(|found| found.version);
                 if *first.get_or_insert(version) != version {
@@ -66,7 +69,8 @@ impl<S: Server> Memory<S> {
                 Some(head) => break (head, items),
                 None if tries < TRIES_MAX => {}
                 None => {
-                    let words = format!("the state of server {id} changed at every try to read it: try again");
+                    let words =
+                        format!("the state of server {id} changed at every try to read it: try again");
                     return Err(StoreError::unavailable(words).into());
                 }
             }
@@ -144,7 +148,10 @@ async fn load(
             match Bundle::decode(list, &whole)? {
                 Bundle::Here(parcels) => loaded.parcels = parcels,
                 Bundle::InPieces { .. } => {
-                    return Err(StoreError::corrupt(format!("pieces of an entry of {list} are pieces again")).into());
+                    return Err(StoreError::corrupt(format!(
+                        "pieces of an entry of {list} are pieces again"
+                    ))
+                    .into());
                 }
             }
         }
@@ -154,7 +161,11 @@ async fn load(
 }
 
 /// What is there in pieces; `None` if it is not all there.
-pub(crate) async fn pieces(store: &dyn Store, range: &Range, count: u64) -> Result<Option<Bytes>, StoreError> {
+pub(crate) async fn pieces(
+    store: &dyn Store,
+    range: &Range,
+    count: u64,
+) -> Result<Option<Bytes>, StoreError> {
     let (mut found, mut next) = (BTreeMap::new(), Some(range.clone()));
     while let Some(range) = next.take() {
         let limit = store.limits().page_items;

@@ -20,10 +20,14 @@
 //! whose runner goes at that moment counts as failed.
 
 mod commit;
+mod delete;
 mod item;
 mod load;
+mod plan;
 mod run;
+mod settle;
 mod sweep;
+mod tell;
 mod turn;
 mod work;
 
@@ -49,7 +53,7 @@ pub use work::{Locked, LockedRequest};
 use turn::Turn;
 use work::Worker;
 
-use crate::{Server, ServerError, State as _, kind::Kind, keys::ServerKeys};
+use crate::{Server, ServerError, keys::ServerKeys, kind::Kind};
 
 /// How many requests wait for a desk before callers do.
 pub(crate) const WAITING_MAX: usize = 8192;
@@ -235,11 +239,6 @@ pub(crate) fn refuse<S: Server>(item: Item<S>, error: ServerError) {
 /// A request and the answer to it.
 pub(crate) fn question<T>() -> (oneshot::Sender<T>, oneshot::Receiver<T>) {
     oneshot::channel()
-}
-
-/// How many parts of a state have changed.
-fn dirty<S: Server>(state: &S::State) -> usize {
-    state.dirty()
 }
 
 /// What passes when a store is not there for a while.

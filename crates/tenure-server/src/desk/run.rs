@@ -14,7 +14,7 @@ use tenure_store::Name;
 
 use super::item::{Body, Item, Origin};
 use crate::{
-    Context, EffectId, Failure, Server, ServerError,
+    Context, EffectId, Failure, Server, ServerError, State as _,
     context::{AfterCommit, Caller, Sent, Timer, Wishes},
     mailroom::Mailroom,
     parcel::pack,
@@ -85,52 +85,45 @@ pub(crate) struct Runner<'a, S: Server> {
     pub(crate) operations_max: usize,
 }
 
-impl Halt {
-    pub(crate) fn at(&self) -> usize {
-        match self {
-            Self::Failed(at) | Self::ThroughQueue(at) => *at,
-        }
-    }
-}
-
-/// Why messages could not be run to the end.
-pub(crate) enum Halt {
-    /// The one at this place has failed now: undo, and run again without it.
-    Failed(usize),
-    /// The one at this place must go through the queue: the same.
-    ThroughQueue(usize),
-}
-
 impl<S: Server> Runner<'_, S> {
     /// Runs messages in order, as many as fit a commit.
-    pub(crate) fn run(&self, state: &mut S::State, items: &mut [Item<S>], dirty: impl Fn(&S::State) -> usize) -> Result<Run<S>, Halt> {
+    ///
+    /// # Errors
+    /// The place of one that can't be handled in this way, and now says so: undo, and run again.
+    pub(crate) fn run(&self, state: &mut S::State, items: &mut [Item<S>]) -> Result<Run<S>, usize> {
         let mut run = Run::default();
         let now = self.ground.env().unix_time();
-        for at in 0..items.len() {
-            let full = run.weight > self.bytes_max || run.operations + dirty(state) > self.operations_max;
+        for (at, item) in items.iter_mut().enumerate() {
+            let full = run.weight > self.bytes_max || run.operations + state.dirty() > self.operations_max;
             if full && at > 0 || run.delete {
                 break;
             }
-            let came = self.one(state, &mut items[at], &mut run, now).map_err(|halt| match halt {
-                Stop::Failed(failure) => {
-                    items[at].failed = Some(failure.to_string());
-                    Halt::Failed(at)
+            match self.one(state, item, &mut run, now) {
+                Ok(Came::Locked) => {
+                    run.came.push(Came::Locked);
+                    break;
                 }
-                Stop::ThroughQueue => {
-                    items[at].through_queue = true;
-                    Halt::ThroughQueue(at)
+                Ok(came) => run.came.push(came),
+                Err(Stop::Failed(failure)) => {
+                    item.failed = Some(failure.to_string());
+                    return Err(at);
                 }
-            })?;
-            let last = matches!(came, Came::Locked);
-            run.came.push(came);
-            if last {
-                break;
+                Err(Stop::ThroughQueue) => {
+                    item.through_queue = true;
+                    return Err(at);
+                }
             }
         }
         Ok(run)
     }
 
-    fn one(&self, state: &mut S::State, item: &mut Item<S>, run: &mut Run<S>, now: Duration) -> Result<Came<S>, Stop> {
+    fn one(
+        &self,
+        state: &mut S::State,
+        item: &mut Item<S>,
+        run: &mut Run<S>,
+        now: Duration,
+    ) -> Result<Came<S>, Stop> {
         // Leaving the queue, or the timer that it comes back by.
         run.operations += if item.failed.is_some() { 4 } else { 1 };
         if item.failed.is_some() {
@@ -205,7 +198,8 @@ impl<S: Server> Runner<'_, S> {
             server: PhantomData,
         };
         let start = env.now();
-        let span = tracing::debug_span!("server.handle", kind = S::KIND, server = %self.id, message = item.id);
+        let span =
+            tracing::debug_span!("server.handle", kind = S::KIND, server = %self.id, message = item.id);
         let outcome = span.in_scope(|| {
             catch_unwind(AssertUnwindSafe(|| match &*body {
                 Body::Call(call) => self.server.handle_call(state, call, &mut context),
@@ -227,7 +221,10 @@ impl<S: Server> Runner<'_, S> {
 
     /// Adds what a callback has asked for.
     fn grant(&self, run: &mut Run<S>, wishes: Wishes) {
-        run.operations += wishes.replies.len() + 4 * wishes.sent.len() + 2 * wishes.cancelled.len() + 2 * wishes.effects.len();
+        run.operations += wishes.replies.len()
+            + 4 * wishes.sent.len()
+            + 2 * wishes.cancelled.len()
+            + 2 * wishes.effects.len();
         run.weight += wishes.replies.iter().map(|(_, outcome)| outcome.weight()).sum::<usize>()
             + wishes.sent.iter().map(|sent| 256 + sent.parcel.weight()).sum::<usize>()
             + wishes.effects.iter().map(|(_, body)| body.len() + 64).sum::<usize>();
@@ -251,8 +248,12 @@ enum Stop {
 
 fn lockable<S: Server>(item: &Item<S>) -> Result<(), &'static str> {
     match (&item.body, &item.origin) {
-        (Body::Fold(_), _) => Err("a fold can't lock: its server is locked already; send a cast to it, which can"),
-        (_, Origin::Urgent { .. } | Origin::Local { urgent: true, .. }) => Err("a priority message can't lock: send an ordinary one"),
+        (Body::Fold(_), _) => {
+            Err("a fold can't lock: its server is locked already; send a cast to it, which can")
+        }
+        (_, Origin::Urgent { .. } | Origin::Local { urgent: true, .. }) => {
+            Err("a priority message can't lock: send an ordinary one")
+        }
         _ => Ok(()),
     }
 }

@@ -2,13 +2,8 @@
 
 use tenure_store::{Commit, StoreExt as _};
 
-use super::{Desk, commit::delete_pieces, turn::End};
-use crate::{
-    Server, ServerError, dead,
-    keys::SWEEP,
-    once,
-    parcel::millis,
-};
+use super::{Desk, commit::delete_pieces, settle::End};
+use crate::{Server, ServerError, dead, keys::SWEEP, once, parcel::millis};
 
 /// The most that one commit removes of each kind.
 const SWEPT_MAX: usize = 40;
@@ -21,7 +16,11 @@ impl<S: Server> Desk<S> {
         let (ground, mut head) = (self.kind.ground.clone(), memory.head.clone());
         if memory.version.is_none() || !head.sweeps.contains(&at) {
             // The server was deleted, or another has swept.
-            ground.store().commit(Commit::new().delete(due)).await.map_err(|error| crate::error::of_commit(&error))?;
+            ground
+                .store()
+                .commit(Commit::new().delete(due))
+                .await
+                .map_err(|error| crate::error::of_commit(&error))?;
             return Ok(());
         }
         let now = millis(ground.env().unix_time());

@@ -6,7 +6,7 @@ use tenure_store::Name;
 use tokio::task::JoinHandle;
 
 use super::{Desk, Request, item::Body, load::Memory};
-use crate::{Failure, Fold, Server, ServerError, kind::Kind, keys::ServerKeys, parcel::Parcel};
+use crate::{Failure, Fold, Server, ServerError, keys::ServerKeys, kind::Kind, parcel::Parcel};
 
 /// A message whose locked work is to be done.
 pub struct Locked<S: Server> {
@@ -103,7 +103,9 @@ impl<S: Server> Desk<S> {
             keys: Arc::clone(&self.keys),
             token,
         };
-        let (kind, own) = (Arc::clone(&self.kind), self.own.clone());
+        // While the work is done the desk stays.
+        let Some(own) = self.own.upgrade() else { return };
+        let kind = Arc::clone(&self.kind);
         let hold = self.kind.ground.session().hold();
         let task = self.kind.ground.env().spawn(async move {
             let (done, outcome) = super::question();
@@ -123,9 +125,8 @@ impl<S: Server> Desk<S> {
             };
             drop(abort);
             let outcome = outcome.map(|fold| fold.map(Arc::new).map_err(|failure| failure.to_string()));
-            if let Some(own) = own.upgrade() {
-                let _ = own.send(Request::Worked(Worked { token, outcome })).await;
-            }
+            // It is there: it has the one that this is sent to.
+            let _ = own.send(Request::Worked(Worked { token, outcome })).await;
         });
         self.worker = Some(Worker { token, parcel, task, server: std::marker::PhantomData });
     }

