@@ -11,8 +11,6 @@
 #![allow(clippy::cast_precision_loss, reason = "figures are rounded anyway")]
 
 mod etcd;
-mod figures;
-mod load;
 mod mysql;
 mod postgres;
 mod server;

@@ -2,13 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tenure_store::{Commit, Env, Key, Range, Store, StoreExt as _};
-use tokio::runtime::Runtime;
-
-use crate::{
+use tenure_bench::{
     figures::{line, median, milliseconds, per_second, quantile, rate},
     load,
 };
+use tenure_store::{Commit, Env, Key, Range, Store, StoreExt as _};
+use tokio::runtime::Runtime;
 
 /// How many commit, and how many read, at once.
 pub(crate) const CROWD: u64 = 32;
@@ -28,10 +27,6 @@ pub(crate) struct Limit<'a> {
     pub(crate) commits: Box<dyn Fn() -> f64 + 'a>,
     /// Reads a second.
     pub(crate) reads: Box<dyn Fn() -> f64 + 'a>,
-}
-
-pub(crate) fn runtime() -> Runtime {
-    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 }
 
 /// Measures the store at a URL beside its limit.

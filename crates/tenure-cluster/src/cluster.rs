@@ -4,11 +4,8 @@ use std::{any::Any, sync::Arc};
 
 use parking_lot::Mutex;
 
-use tenure_store::{Env, Name, Store, StoreError};
-use tokio::{
-    sync::{broadcast, watch},
-    task::JoinHandle,
-};
+use tenure_store::{Env, Name, Store, StoreError, latest};
+use tokio::{sync::broadcast, task::JoinHandle};
 
 use crate::{
     Cause, ClusterError, Election, Ground, Keys, Member, Members, Session, SessionId, Settings,
@@ -109,10 +106,10 @@ impl Cluster {
         let session = join(&node, node.settings.take_over).await?;
         let testator = Testator::new(&node);
         let keeping = Keeping {
-            session: watch::Sender::new(session),
+            session: latest::Sender::new(session),
             events: broadcast::Sender::new(EVENTS_MAX),
-            leave: watch::Sender::new(false),
-            left: watch::Sender::new(false),
+            leave: latest::Sender::new(false),
+            left: latest::Sender::new(false),
         };
         let present = keeping.session.subscribe();
         let (desk, clerk) = Desk::new(Arc::clone(&node), present.clone());
@@ -137,14 +134,7 @@ impl Cluster {
             None => None,
         };
         let standing = Standing { node: Arc::clone(&node), session: present, desk, queues };
-        Ok(Self(Arc::new(Inner {
-            node,
-            keeping,
-            standing,
-            links,
-            tasks,
-            extensions: Mutex::default(),
-        })))
+        Ok(Self(Arc::new(Inner { node, keeping, standing, links, tasks, extensions: Mutex::default() })))
     }
 
     /// The settings that it joined with.

@@ -2,8 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tenure_store::{Env, Retry, Store};
-use tokio::sync::watch;
+use tenure_store::{Env, Retry, Store, latest};
 
 use crate::{Keys, Members, Session, Settings, node::Node};
 
@@ -11,11 +10,11 @@ use crate::{Keys, Members, Session, Settings, node::Node};
 #[derive(Clone, Debug)]
 pub struct Ground {
     node: Arc<Node>,
-    session: watch::Receiver<Session>,
+    session: latest::Receiver<Session>,
 }
 
 impl Ground {
-    pub(crate) fn new(node: Arc<Node>, session: watch::Receiver<Session>) -> Self {
+    pub(crate) fn new(node: Arc<Node>, session: latest::Receiver<Session>) -> Self {
         Self { node, session }
     }
 
@@ -51,7 +50,7 @@ impl Ground {
 
     /// The present session and all that follow it. Nothing follows when the node has left.
     #[must_use]
-    pub fn sessions(&self) -> watch::Receiver<Session> {
+    pub fn sessions(&self) -> latest::Receiver<Session> {
         self.session.clone()
     }
 

@@ -62,9 +62,9 @@ pub use election::{
     Callbacks, Election, Holder, Leadership, Led, Observation, Participant, PastTerm, Role, Term, TermEnd,
 };
 pub use error::ClusterError;
-pub use ground::Ground;
 #[cfg(feature = "flaws")]
 pub use flaws::Flaws;
+pub use ground::Ground;
 pub use keys::Keys;
 pub use member::{Cause, Member, MemberState};
 pub use owner::{Owner, Proof};

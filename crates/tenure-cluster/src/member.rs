@@ -8,9 +8,7 @@ use tenure_store::{
     record::{Decoder, Encoder, Flaw},
 };
 
-use crate::{
-    Owner, SessionId, Settings,
-};
+use crate::{Owner, SessionId, Settings};
 
 /// A node as others see it. Times are the wall clocks of whoever wrote them: for people to read, never to decide by.
 #[derive(Clone, Debug, PartialEq, Eq)]

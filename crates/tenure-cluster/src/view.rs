@@ -2,8 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use tenure_store::{Name, StoreError};
-use tokio::sync::watch;
+use tenure_store::{Name, StoreError, latest};
 
 use crate::{
     Member, MemberChanges, MemberState, Members, Session,
@@ -15,18 +14,18 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct View {
     node: Arc<Node>,
-    session: watch::Receiver<Session>,
-    members: watch::Sender<BTreeMap<Name, Member>>,
+    session: latest::Receiver<Session>,
+    members: latest::Sender<BTreeMap<Name, Member>>,
 }
 
 impl View {
     /// A view, and the changes that it is to follow.
     pub(crate) async fn new(
         node: Arc<Node>,
-        session: watch::Receiver<Session>,
+        session: latest::Receiver<Session>,
     ) -> Result<(Arc<Self>, MemberChanges), StoreError> {
         let changes = Members::new(Arc::clone(&node)).changes().await?;
-        let members = watch::Sender::new(changes.members().clone());
+        let members = latest::Sender::new(changes.members().clone());
         Ok((Arc::new(Self { node, session, members }), changes))
     }
 

@@ -28,8 +28,9 @@ use std::{
     time::Duration,
 };
 
-use tenure_store::{Check, Commit, CommitError, Moment, Range, Read, StoreError, StoreExt as _, Version};
-use tokio::sync::watch;
+use tenure_store::{
+    Check, Commit, CommitError, Moment, Range, Read, StoreError, StoreExt as _, Version, latest,
+};
 
 use crate::{
     Cause, Keys, Member, MemberState, Session, SessionId, Settings,
@@ -51,7 +52,7 @@ const LOOKING: &str = "look at sessions";
 #[derive(Debug)]
 pub(crate) struct Warden {
     node: Arc<Node>,
-    session: watch::Receiver<Session>,
+    session: latest::Receiver<Session>,
     watched: BTreeMap<SessionId, Watched>,
     /// When the last look was asked for.
     looked: Option<Moment>,
@@ -85,7 +86,7 @@ impl Watched {
 }
 
 impl Warden {
-    pub(crate) fn new(node: Arc<Node>, session: watch::Receiver<Session>) -> Self {
+    pub(crate) fn new(node: Arc<Node>, session: latest::Receiver<Session>) -> Self {
         Self { node, session, watched: BTreeMap::new(), looked: None }
     }
 

@@ -140,9 +140,24 @@ impl<S: Server> Kind<S> {
             self.ground.env().sleep(ROUND).await;
             self.round.fetch_add(1, Ordering::Relaxed);
             self.evict();
+            self.revive();
             if let Err(error) = self.clean().await {
                 tracing::debug!(kind = S::KIND, %error, "marks of work that is done could not be removed: it is tried again");
             }
+        }
+    }
+
+    /// Starts desks again that ended with something in hand: no mistake of ours should keep a server locked.
+    fn revive(self: &Arc<Self>) {
+        let ended: Vec<Name> = {
+            let desks = self.desks.lock();
+            let is_ended =
+                |desk: &DeskRef<S>| desk.requests.is_closed() && desk.shared.busy.load(Ordering::SeqCst);
+            desks.iter().filter(|(_, desk)| is_ended(desk)).map(|(id, _)| id.clone()).collect()
+        };
+        for id in ended {
+            tracing::error!(kind = S::KIND, server = %id, "the task of a server has ended: it is started again");
+            self.desk(&id).poke();
         }
     }
 

@@ -111,5 +111,7 @@ pub use handle::{CALL_TIMEOUT, CallOptions, ServerRef, Status, message_bytes_max
 pub use once::IDEMPOTENCY_KEY_BYTES_MAX;
 pub use parcel::Attempt;
 pub use server::{EffectId, Failure, Fold, Message, Never, Policy, Server};
+#[cfg(feature = "flaws")]
+pub use servers::plant;
 pub use servers::{Serve, Serving};
 pub use state::{List, Map, RawParts, State, StateError, Stored, Whole};

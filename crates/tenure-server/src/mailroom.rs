@@ -34,6 +34,8 @@ pub(crate) struct Mailroom {
     wanted: Notify,
     /// Keys of answers that were read.
     discards: Mutex<Vec<Key>>,
+    /// Told when some of these were not deleted after all.
+    returned: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -65,7 +67,13 @@ impl Drop for Waiting {
 
 impl Mailroom {
     pub(crate) fn new(ground: Ground) -> Self {
-        Self { ground, desk: Mutex::default(), wanted: Notify::new(), discards: Mutex::default() }
+        Self {
+            ground,
+            desk: Mutex::default(),
+            wanted: Notify::new(),
+            discards: Mutex::default(),
+            returned: Notify::new(),
+        }
     }
 
     /// Begins to wait for an answer.
@@ -90,7 +98,10 @@ impl Mailroom {
 
     /// They are still to be deleted.
     pub(crate) fn return_discards(&self, keys: Vec<Key>) {
-        self.discards.lock().extend(keys);
+        if !keys.is_empty() {
+            self.discards.lock().extend(keys);
+            self.returned.notify_one();
+        }
     }
 
     /// Runs until its task is ended.
@@ -128,6 +139,7 @@ impl Mailroom {
                 tokio::select! {
                     biased;
                     () = watch.changed() => break,
+                    () = self.returned.notified() => {}
                     () = env.sleep(DISCARD_PAUSE), if !idle => self.discard().await,
                 }
             }

@@ -170,6 +170,12 @@ impl std::fmt::Debug for Servers {
     }
 }
 
+/// From now on, the servers of this node make these mistakes. To be called before anything else is asked of them.
+#[cfg(feature = "flaws")]
+pub fn plant(cluster: &Cluster, flaws: Flaws) {
+    Servers::with(cluster, flaws);
+}
+
 /// A kind that this node serves. Dropping it changes nothing.
 #[derive(Clone, Debug)]
 pub struct Serving {

@@ -4,11 +4,11 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use tokio::{sync::watch, task::JoinHandle};
+use tokio::task::JoinHandle;
 
 use crate::{
     Commit, CommitError, Conflict, Env, Limits, Range, Read, Receipt, Snapshot, Store, StoreError, Waker,
-    Watch,
+    Watch, latest,
 };
 
 /// How likely each fault is, from 0 to 1, for each request. The kinds of one request exclude each other and must not sum to
@@ -101,7 +101,7 @@ struct Link {
     env: Env,
     faults: Mutex<Faults>,
     tally: Mutex<Tally>,
-    cut: watch::Sender<bool>,
+    cut: latest::Sender<bool>,
 }
 
 /// What the dice say of a commit.
@@ -118,7 +118,7 @@ impl Faulty {
     /// The way to `inner`, with these faults and the dice of `env`.
     #[must_use]
     pub fn new(inner: Arc<dyn Store>, env: Env, faults: Faults) -> Self {
-        let cut = watch::Sender::new(false);
+        let cut = latest::Sender::new(false);
         Self { link: Arc::new(Link { inner, env, faults: Mutex::new(faults), tally: Mutex::default(), cut }) }
     }
 

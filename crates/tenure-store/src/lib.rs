@@ -60,6 +60,7 @@ mod watch;
 mod env;
 mod gate;
 mod lane;
+pub mod latest;
 mod memory;
 pub mod record;
 mod retry;

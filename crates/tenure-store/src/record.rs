@@ -3,8 +3,8 @@
 //! Every record starts with the number of its format. Numbers are big-endian, texts and bytes have their length before them. There is exactly
 //! one encoding of a record; whatever else is found is told as corrupt, never guessed at.
 
-use bytes::Bytes;
 use crate::{Key, Name, StoreError};
+use bytes::Bytes;
 
 /// Collects the bytes of one record.
 #[derive(Debug, Default)]
@@ -52,11 +52,7 @@ impl Encoder {
     }
 
     /// Each of these by `one`, with their number before them.
-    pub fn many<T>(
-        self,
-        items: impl ExactSizeIterator<Item = T>,
-        one: impl Fn(Self, T) -> Self,
-    ) -> Self {
+    pub fn many<T>(self, items: impl ExactSizeIterator<Item = T>, one: impl Fn(Self, T) -> Self) -> Self {
         let counted = self.number(items.len() as u64);
         items.fold(counted, one)
     }
@@ -193,10 +189,7 @@ impl<'a> Decoder<'a> {
     ///
     /// # Errors
     /// A [`Flaw`] in either.
-    pub fn optional<T>(
-        &mut self,
-        one: impl FnOnce(&mut Self) -> Result<T, Flaw>,
-    ) -> Result<Option<T>, Flaw> {
+    pub fn optional<T>(&mut self, one: impl FnOnce(&mut Self) -> Result<T, Flaw>) -> Result<Option<T>, Flaw> {
         match self.byte()? {
             0 => Ok(None),
             1 => one(self).map(Some),

@@ -8,10 +8,9 @@ use std::{
 };
 
 use rusqlite::Connection;
+use tenure_bench::figures::{line, milliseconds, quantile};
 use tenure_sqlite::{Location, Settings, SqliteStore};
 use tenure_store::{Commit, Env, Key, Range, Store as _, StoreExt as _};
-
-use crate::figures::{line, milliseconds, quantile};
 
 /// The first argument that makes this program a worker.
 pub(crate) const WORKER: &str = "--worker";

@@ -2,14 +2,13 @@
 
 use std::{path::Path, sync::Arc};
 
-use rusqlite::Connection;
-use tenure_sqlite::SqliteStore;
-use tenure_store::Store;
-
-use crate::{
+use tenure_bench::{
+    bare::BareSqlite,
     figures::{line, median, per_second, rate},
     load,
 };
+use tenure_sqlite::SqliteStore;
+use tenure_store::Store;
 
 const ROUNDS: usize = 7;
 const COMMITS: u64 = 1500;
@@ -27,8 +26,8 @@ struct Round {
 }
 
 pub(crate) fn measure(dir: &Path) {
-    let raw = raw_connection(&dir.join("raw.db"));
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let raw = BareSqlite::open(&dir.join("raw.db"));
+    let runtime = tenure_bench::runtime();
     let url = format!("sqlite:{}", dir.join("rates.db").display());
     let sqlite = Arc::new(runtime.block_on(SqliteStore::open(&url)).unwrap());
     let store: Arc<dyn Store> = Arc::clone(&sqlite) as _;
@@ -36,7 +35,7 @@ pub(crate) fn measure(dir: &Path) {
     let before = sqlite.stats();
     let rounds: Vec<Round> = (0..ROUNDS)
         .map(|_| Round {
-            raw: rate(COMMITS, || bare_transactions(&raw)),
+            raw: raw.commits(COMMITS),
             one: rate(COMMITS, || runtime.block_on(load::commits(&store, 1, COMMITS))),
             many: rate(COMMITTERS * COMMITS_EACH, || {
                 runtime.block_on(load::commits(&store, COMMITTERS, COMMITS_EACH));
@@ -62,22 +61,4 @@ pub(crate) fn measure(dir: &Path) {
     line("commits a flush, 64 committers", format!("{:.1}", grouped as f64 / flushes as f64), String::new());
     line("reads by key, 1 reader", per_second(figure(|r| r.read_one)), String::new());
     line("reads by key, 64 readers", per_second(figure(|r| r.read_many)), String::new());
-}
-
-fn raw_connection(path: &Path) -> Connection {
-    let raw = Connection::open(path).unwrap();
-    raw.pragma_update(None, "journal_mode", "WAL").unwrap();
-    raw.pragma_update(None, "synchronous", "FULL").unwrap();
-    raw.execute_batch(
-        "CREATE TABLE row (id INTEGER PRIMARY KEY, value BLOB); INSERT INTO row VALUES (1, zeroblob(256));",
-    )
-    .unwrap();
-    raw
-}
-
-fn bare_transactions(raw: &Connection) {
-    let mut update = raw.prepare("UPDATE row SET value = ?1 WHERE id = 1").unwrap();
-    for number in 0..COMMITS {
-        update.execute([load::value(number)]).unwrap();
-    }
 }

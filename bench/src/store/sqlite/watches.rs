@@ -6,10 +6,9 @@ use nix::sys::{
     resource::{UsageWho, getrusage},
     time::TimeValLike as _,
 };
+use tenure_bench::figures::{line, median, rate, resident_kib};
 use tenure_sqlite::SqliteStore;
 use tenure_store::{Commit, Env, Key, Range, Store as _, Watch};
-
-use crate::figures::{line, median, rate};
 
 const WATCHES: usize = 10_000;
 const IDLE: Duration = Duration::from_secs(4);
@@ -17,7 +16,7 @@ const ROUNDS: usize = 7;
 const COMMITS: u64 = 800;
 
 pub(crate) fn measure(dir: &Path) {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let runtime = tenure_bench::runtime();
     let url = format!("sqlite:{}", dir.join("watches.db").display());
     let store = Arc::new(runtime.block_on(SqliteStore::open(&url)).unwrap());
     let watch_all = || -> Vec<Watch> {
@@ -61,10 +60,4 @@ async fn commit_alone(store: &SqliteStore) {
 fn processor_us() -> i64 {
     let usage = getrusage(UsageWho::RUSAGE_SELF).unwrap();
     usage.user_time().num_microseconds() + usage.system_time().num_microseconds()
-}
-
-fn resident_kib() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }

@@ -10,8 +10,8 @@
 
 use std::sync::Arc;
 
-use tenure_store::{Key, Name, Range, StoreExt as _, Watch};
-use tokio::sync::{oneshot, watch};
+use tenure_store::{Key, Name, Range, StoreExt as _, Watch, latest};
+use tokio::sync::oneshot;
 
 use super::{
     desk::{Blocked, Claimed, Desk},
@@ -28,7 +28,7 @@ const FREE_LOOKS: u32 = 2;
 #[derive(Clone, Debug)]
 pub(crate) struct Standing {
     pub(crate) node: Arc<Node>,
-    pub(crate) session: watch::Receiver<Session>,
+    pub(crate) session: latest::Receiver<Session>,
     pub(crate) desk: Desk,
     pub(crate) queues: Queues,
 }

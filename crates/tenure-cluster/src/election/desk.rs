@@ -10,8 +10,8 @@
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
-use tenure_store::{Check, Commit, CommitError, Conflict, Key, Name, Reason, Version, Write};
-use tokio::sync::{mpsc, oneshot, watch};
+use tenure_store::{Check, Commit, CommitError, Conflict, Key, Name, Reason, Version, Write, latest};
+use tokio::sync::{mpsc, oneshot};
 
 use super::{
     Holder, Term, TermEnd,
@@ -95,7 +95,7 @@ impl Wish {
 
 impl Desk {
     /// A desk, and what serves it.
-    pub(crate) fn new(node: Arc<Node>, session: watch::Receiver<Session>) -> (Self, Clerk) {
+    pub(crate) fn new(node: Arc<Node>, session: latest::Receiver<Session>) -> (Self, Clerk) {
         let (requests, waiting) = mpsc::unbounded_channel();
         let grants = Arc::new(Grants::default());
         let clerk = Clerk { node, session, waiting, again: VecDeque::new(), grants: Arc::clone(&grants) };
@@ -133,7 +133,7 @@ impl Desk {
 #[derive(Debug)]
 pub(crate) struct Clerk {
     node: Arc<Node>,
-    session: watch::Receiver<Session>,
+    session: latest::Receiver<Session>,
     waiting: mpsc::UnboundedReceiver<Request>,
     /// What is to be decided once more.
     again: VecDeque<Request>,

@@ -9,11 +9,7 @@ use tenure_store::{
 };
 
 use super::office::Office;
-use crate::{
-    Cause, Keys, Member, MemberState, Session, SessionId,
-    node::Node,
-    session::Beat,
-};
+use crate::{Cause, Keys, Member, MemberState, Session, SessionId, node::Node, session::Beat};
 
 /// How many candidates at the head of a queue are looked at: those whose sessions have ended are passed over.
 pub(super) const HEADS: usize = 4;

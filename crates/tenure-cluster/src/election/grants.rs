@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
-use tenure_store::{Check, Key, Name, Version};
-use tokio::sync::watch;
+use tenure_store::{Check, Key, Name, Version, latest};
 
 use super::Term;
 use crate::{Hold, Keys};
@@ -42,7 +41,7 @@ impl Grant {
 pub(crate) struct Grants {
     live: Mutex<Live>,
     /// Counts what was given back: whoever waits for an office in the same process looks again.
-    given_back: watch::Sender<u64>,
+    given_back: latest::Sender<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -84,7 +83,7 @@ impl Grants {
     }
 
     /// Changes whenever a grant is forgotten.
-    pub(crate) fn given_back(&self) -> watch::Receiver<u64> {
+    pub(crate) fn given_back(&self) -> latest::Receiver<u64> {
         self.given_back.subscribe()
     }
 }

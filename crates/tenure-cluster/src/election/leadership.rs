@@ -3,11 +3,8 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use tenure_store::{Check, Commit, CommitError, Conflict, Name, Range, Reason, StoreExt as _};
-use tokio::{
-    sync::{oneshot, watch},
-    task::JoinHandle,
-};
+use tenure_store::{Check, Commit, CommitError, Conflict, Name, Range, Reason, StoreExt as _, latest};
+use tokio::{sync::oneshot, task::JoinHandle};
 
 use super::{Term, desk::Desk, grants::Grant, payload, queue};
 use crate::{ClusterError, Session, node::Node};
@@ -25,7 +22,7 @@ pub struct Leadership {
     desk: Desk,
     grant: Grant,
     /// Whether the office was seen in another version.
-    deposed: watch::Receiver<bool>,
+    deposed: latest::Receiver<bool>,
     watcher: JoinHandle<()>,
     /// Tells the watcher that it was dropped after a lapse. A drop may happen on any thread, where nothing can be spawned.
     abandon: Option<oneshot::Sender<()>>,
@@ -35,7 +32,7 @@ pub struct Leadership {
 
 impl Leadership {
     pub(crate) fn new(node: Arc<Node>, desk: Desk, grant: Grant) -> Self {
-        let (tell, deposed) = watch::channel(false);
+        let (tell, deposed) = latest::channel(false);
         let (abandon, abandoned) = oneshot::channel();
         let (watching, leaving) = (
             watch_office(Arc::clone(&node), grant.clone(), tell),
@@ -215,7 +212,7 @@ impl fmt::Debug for Leadership {
 }
 
 /// Tells when the office is seen in another version.
-async fn watch_office(node: Arc<Node>, grant: Grant, deposed: watch::Sender<bool>) {
+async fn watch_office(node: Arc<Node>, grant: Grant, deposed: latest::Sender<bool>) {
     let office = grant.office(&node.keys);
     let mut watch = node.store.watch(Range::Key(office.clone()));
     loop {

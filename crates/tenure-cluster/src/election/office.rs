@@ -18,10 +18,7 @@ use tenure_store::{
     record::{Decoder, Encoder, Flaw},
 };
 
-use crate::{
-    Cause, SessionId,
-    member::millis,
-};
+use crate::{Cause, SessionId, member::millis};
 
 /// How many terms an office remembers.
 pub(crate) const HISTORY_MAX: usize = 16;

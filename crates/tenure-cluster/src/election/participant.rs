@@ -2,7 +2,8 @@
 
 use std::{fmt, sync::Arc};
 
-use tokio::{sync::watch, task::JoinHandle};
+use tenure_store::latest;
+use tokio::task::JoinHandle;
 
 use super::{Election, Leadership};
 
@@ -26,8 +27,8 @@ pub trait Callbacks: Send + Sync + 'static {
 
 /// Stands in an election until it is dropped, winning again whenever it has lost.
 pub struct Participant {
-    role: watch::Sender<Role>,
-    leading: watch::Receiver<Option<Arc<Leadership>>>,
+    role: latest::Sender<Role>,
+    leading: latest::Receiver<Option<Arc<Leadership>>>,
     task: JoinHandle<()>,
 }
 
@@ -38,8 +39,8 @@ impl Participant {
         role: Role,
         callbacks: Arc<dyn Callbacks>,
     ) -> Self {
-        let role = watch::Sender::new(role);
-        let (tell, leading) = watch::channel(None);
+        let role = latest::Sender::new(role);
+        let (tell, leading) = latest::channel(None);
         let env = election.standing.node.env.clone();
         let participation =
             Participation { election, priority, role: role.subscribe(), leading: tell, callbacks };
@@ -75,8 +76,8 @@ impl fmt::Debug for Participant {
 struct Participation {
     election: Election,
     priority: i32,
-    role: watch::Receiver<Role>,
-    leading: watch::Sender<Option<Arc<Leadership>>>,
+    role: latest::Receiver<Role>,
+    leading: latest::Sender<Option<Arc<Leadership>>>,
     callbacks: Arc<dyn Callbacks>,
 }
 

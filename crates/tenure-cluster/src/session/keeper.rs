@@ -9,8 +9,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tenure_store::{Check, Commit, CommitError, Conflict, Moment, StoreExt as _};
-use tokio::sync::{broadcast, watch};
+use tenure_store::{Check, Commit, CommitError, Conflict, Moment, StoreExt as _, latest};
+use tokio::sync::broadcast;
 
 use super::{Beat, Evidence, Session, end, join};
 use crate::{Cause, ClusterError, Event, Member, MemberState, node::Node, testator::Testator};
@@ -22,13 +22,13 @@ const RENEWALS_BETWEEN_LOOKS: u64 = 10;
 #[derive(Clone, Debug)]
 pub(crate) struct Keeping {
     /// The present session.
-    pub(crate) session: watch::Sender<Session>,
+    pub(crate) session: latest::Sender<Session>,
     /// What happened to sessions.
     pub(crate) events: broadcast::Sender<Event>,
     /// Whether the node is to leave.
-    pub(crate) leave: watch::Sender<bool>,
+    pub(crate) leave: latest::Sender<bool>,
     /// Whether it has left.
-    pub(crate) left: watch::Sender<bool>,
+    pub(crate) left: latest::Sender<bool>,
 }
 
 /// Renews the sessions of one node, one after another.
@@ -55,7 +55,7 @@ async fn lost(testator: &mut Option<Testator>) {
 }
 
 /// Returns when it is.
-async fn wanted(leave: &mut watch::Receiver<bool>) {
+async fn wanted(leave: &mut latest::Receiver<bool>) {
     // The sender lives as long as its keeper.
     let _ = leave.wait_for(|leave| *leave).await;
 }

@@ -9,8 +9,7 @@ use std::{
     time::Duration,
 };
 
-use tenure_store::{Env, Moment};
-use tokio::sync::watch;
+use tenure_store::{Env, Moment, latest};
 
 use super::SessionId;
 use crate::{Cause, Settings};
@@ -27,7 +26,7 @@ struct Shared {
     until: AtomicU64,
     /// How often it was renewed.
     renewals: AtomicU64,
-    standing: watch::Sender<Standing>,
+    standing: latest::Sender<Standing>,
 }
 
 /// What those who hang on a session are told.
@@ -45,7 +44,7 @@ impl Session {
     /// A session whose first keys were sent to the store at that moment.
     pub(crate) fn new(id: SessionId, env: Env, ttl: Duration, sent: Moment) -> Self {
         let until = AtomicU64::new(nanos(sent.after(ttl - Settings::margin(ttl))));
-        let standing = watch::Sender::new(Standing::default());
+        let standing = latest::Sender::new(Standing::default());
         Self(Arc::new(Shared { id, env, ttl, until, renewals: AtomicU64::new(0), standing }))
     }
 

@@ -118,7 +118,7 @@ impl<S: Server> Making<'_, S> {
         let ground = &self.kind.ground;
         if !matches!(self.run.came.last(), Some(Came::Locked)) {
             // Said in the same commit as what came before, it costs nothing.
-            head.alone |= head.suspects > 0 && self.plan.behind && head.owner == Some(ground.session().id());
+            head.alone |= head.suspects > 0 && self.plan.next && head.owner == Some(ground.session().id());
             return commit;
         }
         head.claim = Some(Claim { session: ground.session().id(), token: ground.env().random_u64() });

@@ -202,6 +202,8 @@ impl<S: Server> Desk<S> {
                 self.shared.poked.store(false, Ordering::SeqCst);
                 self.look = true;
             }
+            // Its claim may be lost, and may be taken again.
+            Request::Worked(work::Worked { outcome: None, .. }) => (self.worker, self.look) = (None, true),
             Request::Worked(worked) => self.worked = Some(worked),
             Request::Sweep(at) => self.sweeps.push(at),
             Request::EffectsDone => {

@@ -20,6 +20,9 @@ use crate::{
 /// How long an owner that has a session may not get on before another takes over.
 const PATIENCE: Duration = Duration::from_millis(20);
 
+/// The same, while it says that it runs a message alone: callbacks should not take as long.
+const PATIENCE_ALONE: Duration = Duration::from_secs(1);
+
 /// Between two looks at an owner that others leave alone.
 const DEFER_PAUSE: Duration = Duration::from_millis(5);
 
@@ -48,6 +51,8 @@ pub(super) struct Plan<S: Server> {
     pub(super) prove_empty: bool,
     /// Whether there are messages in the queue behind those of the plan.
     pub(super) behind: bool,
+    /// Whether the message behind one that is run alone is there.
+    pub(super) next: bool,
     pub(super) full: bool,
 }
 
@@ -79,6 +84,7 @@ impl<S: Server> Desk<S> {
             looked,
             prove_empty: false,
             behind: false,
+            next: false,
             full,
         };
         let mut fold = self.take_fold(&plan.queue, &head);
@@ -128,7 +134,7 @@ impl<S: Server> Desk<S> {
                 head.suspects = if owner_gone { SUSPECTS } else { head.suspects };
             }
             plan.head = head;
-            match self.take_queue(&mut plan, fold, lock, mine).await {
+            match self.take_queue(&mut plan, fold, lock, mine, owner_gone).await {
                 Ok(true) => {}
                 other => {
                     self.give_back(plan.items);
@@ -167,7 +173,9 @@ impl<S: Server> Desk<S> {
     fn has_patience_ended(&mut self, version: Option<Version>, alone: bool) -> bool {
         let now = self.kind.ground.env().now();
         match self.turn.deferring {
-            Some((seen, since)) if seen == version => !alone && now - since >= PATIENCE,
+            Some((seen, since)) if seen == version => {
+                now - since >= if alone { PATIENCE_ALONE } else { PATIENCE }
+            }
             _ => {
                 self.turn.deferring = Some((version, now));
                 false
@@ -214,6 +222,7 @@ impl<S: Server> Desk<S> {
         fold: Option<Item<S>>,
         lock: Lock,
         mine: bool,
+        owner_gone: bool,
     ) -> Result<bool, ServerError> {
         let mut items = self.queue_items(plan, fold.is_some());
         let is_fold = fold.is_some();
@@ -224,23 +233,21 @@ impl<S: Server> Desk<S> {
         if !is_fold {
             first.attempts.extend(plan.head.attempts.iter().cloned());
         }
-        let gone = "the process that worked on it went away";
-        let was_alone = self.memory.as_ref().is_some_and(|memory| memory.head.alone && !mine);
-        if lock == Lock::Abandoned && !is_fold {
-            let attempt = Attempt::new(
-                self.kind.ground.env().unix_time(),
-                self.kind.ground.settings().node.as_str(),
-                gone,
-            );
-            first.locked = true;
+        let was_alone = owner_gone && self.memory.as_ref().is_some_and(|memory| memory.head.alone);
+        let was_locked = lock == Lock::Abandoned && !is_fold;
+        first.locked |= was_locked;
+        if was_locked || was_alone {
+            // It keeps its place: that its process went away may not have been its fault.
+            let gone = "the process that had it in hand went away";
             if first.attempts.len() + 1 >= S::POLICY.attempts_max() {
                 first.failed = Some(gone.to_owned());
             } else {
+                let ground = &self.kind.ground;
+                let attempt = Attempt::new(ground.env().unix_time(), ground.settings().node.as_str(), gone);
                 first.attempts.push(attempt.clone());
                 plan.head.attempts.push(attempt);
+                plan.head.alone = false;
             }
-        } else if was_alone {
-            first.failed = Some("the process that ran it went away".to_owned());
         }
         let first_failed = first.failed.is_some();
         let is_suspect = |item: &Item<S>| !item.attempts.is_empty() && item.failed.is_none();
@@ -259,7 +266,9 @@ impl<S: Server> Desk<S> {
             }
         }
         if suspicious || first_failed || plan.head.stopped.is_some() {
-            plan.behind |= items.len() > 1;
+            // Nothing else goes along, not even what callers in this process want.
+            plan.next = plan.behind || items.len() > 1;
+            plan.behind = true;
             items.truncate(1);
         } else if let Some(at) = items.iter().skip(1).position(is_suspect) {
             // What has failed before is run alone.

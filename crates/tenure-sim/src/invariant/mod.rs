@@ -3,6 +3,7 @@
 mod conserved;
 mod converged;
 mod exactly_once;
+mod journal;
 mod offices;
 mod one_leader;
 mod spared;
@@ -11,6 +12,7 @@ pub use conserved::Conserved;
 pub(crate) use conserved::balance;
 pub use converged::Converged;
 pub use exactly_once::{ExactlyOnce, Outcome};
+pub use journal::{Journal, Order};
 pub use offices::{Offices, WORK, work};
 pub use one_leader::OneLeader;
 pub use spared::Spared;

@@ -4,6 +4,7 @@ mod bank;
 mod elections;
 mod followers;
 mod lanes;
+mod servers;
 mod suspension;
 
 use std::time::Duration;
@@ -16,6 +17,7 @@ pub use bank::bank;
 pub use elections::{Elected, elections};
 pub use followers::{Following, followers};
 pub use lanes::{Runner, Told, lanes};
+pub use servers::{Served, servers};
 pub use suspension::suspension;
 
 /// How long everything may take to settle once there are no faults any more: longer than any late commit, waking or retry.

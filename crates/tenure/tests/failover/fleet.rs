@@ -13,12 +13,16 @@ use tenure::store::{Entry, Env, Read};
 use crate::{
     check,
     ledger::{Belief, End},
-    place::Place,
-    process::{PATIENCE, Worker, until, within},
     scenario::{Fault, Scenario},
+    support::{
+        place::Place,
+        process::{self, PATIENCE, until, within},
+    },
     table::Measured,
     worker::{self, Post},
 };
+
+type Worker = process::Worker<Post>;
 
 const WORKERS: usize = 3;
 
@@ -96,7 +100,9 @@ impl Fleet {
         let ledger = self.folder.path().join(format!("{node}-process-{}", self.started));
         self.started += 1;
         let (url, cluster, node) = (self.url.clone(), self.cluster.clone(), node.to_owned());
-        Worker::start(Post { url, cluster, node, scenario: self.scenario, ledger })
+        let worker = Worker::start(Post { url, cluster, node, scenario: self.scenario, ledger });
+        worker.await_line("joined");
+        worker
     }
 
     /// Lets the fault happen to the leader, waits for the next one, and mends everything.
@@ -136,7 +142,7 @@ impl Fleet {
     }
 
     fn strike(&mut self, leader: usize) {
-        self.workers[leader].pass_over_lines();
+        drop(self.workers[leader].said());
         match self.scenario.fault {
             Fault::Resign => self.workers[leader].tell("resign"),
             Fault::Kill => self.workers[leader].kill(),
@@ -163,12 +169,12 @@ impl Fleet {
         let node = self.workers[number].post.node.clone();
         let again = self.worker(&node);
         let killed = replace(&mut self.workers[number], again);
-        self.left.extend(killed.ledger.read());
+        self.left.extend(killed.post.beliefs());
     }
 
     /// Who leads and has committed something, if anybody does.
     fn leader(&self) -> Option<(usize, Belief)> {
-        let beliefs = self.workers.iter().map(|worker| worker.ledger.read()).enumerate();
+        let beliefs = self.workers.iter().map(|worker| worker.post.beliefs()).enumerate();
         let beliefs =
             beliefs.flat_map(|(number, beliefs)| beliefs.into_iter().map(move |belief| (number, belief)));
         beliefs
@@ -190,7 +196,7 @@ impl Fleet {
         let may_stall = self.place == Place::Sqlite && self.scenario.fault == Fault::Stop;
         let mut next = None;
         let come = within(if may_stall { STALL_TIME } else { PATIENCE }, || {
-            let beliefs = self.workers.iter().flat_map(|worker| worker.ledger.read());
+            let beliefs = self.workers.iter().flat_map(|worker| worker.post.beliefs());
             let later = beliefs.filter(|belief| belief.term > before.term && belief.commits > 0);
             next = later.min_by_key(|belief| belief.term);
             next.is_some()
@@ -202,7 +208,7 @@ impl Fleet {
     /// What has become of a belief.
     fn latest(&self, belief: &Belief) -> Belief {
         let all =
-            self.left.iter().cloned().chain(self.workers.iter().flat_map(|worker| worker.ledger.read()));
+            self.left.iter().cloned().chain(self.workers.iter().flat_map(|worker| worker.post.beliefs()));
         let mut same = all.filter(|other| other.worker == belief.worker && other.first == belief.first);
         same.next().expect("what is in a ledger stays there")
     }
@@ -213,7 +219,7 @@ impl Fleet {
         self.workers.iter_mut().for_each(Worker::dismiss);
         let unable: Vec<String> = self.workers.iter_mut().filter_map(Worker::await_end).collect();
         let mut beliefs = take(&mut self.left);
-        beliefs.extend(self.workers.iter().flat_map(|worker| worker.ledger.read()));
+        beliefs.extend(self.workers.iter().flat_map(|worker| worker.post.beliefs()));
         let landed = self.landed();
         let mut found = take(&mut self.found);
         found.extend(unable);

@@ -9,7 +9,7 @@
 //! | what happens to leaders | `scenario` |
 //! | what a worker does | `worker`, `belief` |
 //! | what it leaves behind | `ledger` |
-//! | the rounds of a case | `fleet`, `process` |
+//! | the rounds of a case | `fleet` |
 //! | what must never be seen | `check` |
 
 #![allow(clippy::unwrap_used, reason = "a test tells what it found by panicking")]
@@ -19,9 +19,9 @@ mod belief;
 mod check;
 mod fleet;
 mod ledger;
-mod place;
-mod process;
 mod scenario;
+#[path = "../support/mod.rs"]
+mod support;
 mod table;
 mod worker;
 
@@ -34,8 +34,8 @@ use libtest_mimic::{Arguments, Trial};
 
 use self::{
     fleet::Fleet,
-    place::Place,
     scenario::Scenario,
+    support::{place::Place, process},
     table::{Row, Table},
 };
 

@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use crate::{fleet::Outcome, place::Place, scenario::Scenario};
+use crate::{fleet::Outcome, scenario::Scenario, support::place::Place};
 
 /// What one round took.
 #[derive(Clone, Copy, Debug)]

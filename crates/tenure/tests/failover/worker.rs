@@ -3,15 +3,8 @@
 //! It is told what to do by lines on its standard input, and says what happens to its session by lines on its standard output. When its input
 //! is closed, it leaves.
 
-use std::{
-    io::{BufRead as _, Write as _},
-    path::PathBuf,
-    pin::pin,
-    sync::Arc,
-    time::Duration,
-};
+use std::{path::PathBuf, pin::pin, sync::Arc, time::Duration};
 
-use nix::sys::{prctl, signal::Signal};
 use tenure::{
     cluster::{Cluster, Event, Leadership, will::WillProgram},
     store::{Commit, CommitError, Conflict, Env, Faults, Faulty, Key, Store},
@@ -20,8 +13,12 @@ use tokio::sync::mpsc;
 
 use crate::{
     belief::Watched,
-    ledger::{Ledger, Record},
+    ledger::{Belief, Ledger, Record, Testimony},
     scenario::Scenario,
+    support::{
+        process,
+        worker::{self, LEAVE_TIME, run, say},
+    },
 };
 
 /// What all workers of a cluster want.
@@ -29,9 +26,6 @@ const ELECTION: &str = "office";
 
 /// Between two guarded commits: often enough to land between any two leaders, seldom enough to leave the machine to the others.
 const COMMIT_PAUSE: Duration = Duration::from_millis(10);
-
-/// How long a worker may take to leave, before it just ends.
-const LEAVE_TIME: Duration = Duration::from_secs(5);
 
 /// What a worker needs to know, as its arguments.
 #[derive(Clone, Debug)]
@@ -43,10 +37,21 @@ pub(crate) struct Post {
     pub(crate) ledger: PathBuf,
 }
 
-impl Post {
-    pub(crate) fn to_arguments(&self) -> [String; 5] {
+impl process::Post for Post {
+    fn name(&self) -> &str {
+        &self.node
+    }
+
+    fn to_arguments(&self) -> Vec<String> {
         let ledger = self.ledger.display().to_string();
-        [self.url.clone(), self.cluster.clone(), self.node.clone(), self.scenario.to_string(), ledger]
+        vec![self.url.clone(), self.cluster.clone(), self.node.clone(), self.scenario.to_string(), ledger]
+    }
+}
+
+impl Post {
+    /// What the worker has believed so far.
+    pub(crate) fn beliefs(&self) -> Vec<Belief> {
+        Testimony { path: self.ledger.clone() }.read()
     }
 
     fn from_arguments(arguments: Vec<String>) -> Self {
@@ -69,17 +74,7 @@ enum Told {
 
 pub(crate) fn main(arguments: Vec<String>) {
     let post = Post::from_arguments(arguments);
-    // A worker that is stopped when the test is killed could not see that its input was closed.
-    prctl::set_pdeathsig(Signal::SIGCONT).unwrap();
-    let print = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |info| {
-        print(info);
-        std::process::exit(101);
-    }));
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    runtime.block_on(serve(&post));
-    // Nothing that still runs is waited for.
-    std::process::exit(0);
+    run(serve(&post));
 }
 
 async fn serve(post: &Post) {
@@ -167,20 +162,12 @@ async fn commit_until_refused(store: Arc<Faulty>, commit: Commit, record: Arc<Re
 /// Does what it reads.
 fn listen(store: Arc<Faulty>) -> mpsc::UnboundedReceiver<Told> {
     let (tell, told) = mpsc::unbounded_channel();
-    std::thread::spawn(move || {
-        for line in std::io::stdin().lock().lines() {
-            match line.as_deref() {
-                Ok("resign") => drop(tell.send(Told::Resign)),
-                Ok("cut") => store.cut(),
-                Ok("heal") => store.heal(),
-                Ok(other) => panic!("{other:?} is nothing that a worker does"),
-                Err(_) => break,
-            }
-        }
-        let _ = tell.send(Told::Leave);
-        // Whatever it is that it waits for.
-        std::thread::sleep(2 * LEAVE_TIME);
-        std::process::exit(1);
+    worker::listen(move |line| match line {
+        Some("resign") => drop(tell.send(Told::Resign)),
+        Some("cut") => store.cut(),
+        Some("heal") => store.heal(),
+        Some(other) => panic!("{other:?} is nothing that a worker does"),
+        None => drop(tell.send(Told::Leave)),
     });
     told
 }
@@ -197,9 +184,4 @@ fn tell_events(cluster: &Cluster) {
             }
         }
     });
-}
-
-fn say(line: &str) {
-    // When nobody listens any more, the input is closed as well.
-    let _ = writeln!(std::io::stdout(), "{line}");
 }

@@ -14,8 +14,6 @@ use nix::{
 };
 use tenure::store::Env;
 
-use crate::{ledger::Testimony, worker::Post};
-
 /// The first argument that makes this program a worker.
 pub(crate) const WORKER: &str = "--worker";
 
@@ -25,20 +23,27 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(40);
 /// Between two looks for something that must happen. Nothing is measured by it.
 const LOOK_PAUSE: Duration = Duration::from_millis(5);
 
+/// What a worker is to do.
+pub(crate) trait Post {
+    /// What it is called when something is told of it.
+    fn name(&self) -> &str;
+
+    /// What it needs to know, as its arguments.
+    fn to_arguments(&self) -> Vec<String>;
+}
+
 /// A running worker. Killed when dropped, stopped or not.
 #[derive(Debug)]
-pub(crate) struct Worker {
-    pub(crate) post: Post,
-    pub(crate) ledger: Testimony,
+pub(crate) struct Worker<P> {
+    pub(crate) post: P,
     process: Child,
     input: Option<ChildStdin>,
     lines: Receiver<String>,
 }
 
-impl Worker {
-    /// Starts one, and waits until it has joined.
-    pub(crate) fn start(post: Post) -> Self {
-        let ledger = Testimony { path: post.ledger.clone() };
+impl<P: Post> Worker<P> {
+    /// Starts one. It says `joined` when it takes part.
+    pub(crate) fn start(post: P) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.arg(WORKER).args(post.to_arguments()).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = command.spawn().unwrap();
@@ -47,9 +52,7 @@ impl Worker {
         // The pipe is read at once, so that a worker never waits for the test.
         thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
         let input = process.stdin.take();
-        let worker = Self { post, ledger, process, input, lines };
-        worker.await_line("joined");
-        worker
+        Self { post, process, input, lines }
     }
 
     /// Waits for this line, and passes over all before it.
@@ -60,14 +63,14 @@ impl Worker {
             match self.lines.recv_timeout(left) {
                 Ok(line) if line == wanted => return,
                 Ok(_) => {}
-                Err(error) => panic!("{} did not say {wanted:?}: {error}", self.post.node),
+                Err(error) => panic!("{} did not say {wanted:?}: {error}", self.post.name()),
             }
         }
     }
 
-    /// Passes over all that it said until now.
-    pub(crate) fn pass_over_lines(&self) {
-        self.lines.try_iter().for_each(drop);
+    /// All that it said until now, and was not listened to.
+    pub(crate) fn said(&self) -> Vec<String> {
+        self.lines.try_iter().collect()
     }
 
     pub(crate) fn tell(&self, line: &str) {
@@ -87,7 +90,7 @@ impl Worker {
     /// Panics if it has ended, which no worker does by itself.
     pub(crate) fn assert_alive(&mut self) {
         if let Some(status) = self.process.try_wait().unwrap() {
-            panic!("{} has ended by itself: {status}", self.post.node);
+            panic!("{} has ended by itself: {status}", self.post.name());
         }
     }
 
@@ -104,11 +107,11 @@ impl Worker {
             status.is_some()
         });
         let status = status.filter(|status| !status.success())?;
-        Some(format!("{} could not leave, or led on when it had: {status}", self.post.node))
+        Some(format!("{} could not leave as it should: {status}", self.post.name()))
     }
 }
 
-impl Drop for Worker {
+impl<P> Drop for Worker<P> {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();

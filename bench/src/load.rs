@@ -8,18 +8,21 @@ use tenure_store::{Check, Commit, Key, Store, StoreExt as _, Version};
 const KEYS: u64 = 1000;
 
 /// A value of the usual size.
-pub(crate) fn value(number: u64) -> Vec<u8> {
+#[must_use]
+pub fn value(number: u64) -> Vec<u8> {
     let mut value = vec![0; 256];
     value[..8].copy_from_slice(&number.to_be_bytes());
     value
 }
 
-pub(crate) fn key(number: u64) -> Key {
+/// The key of this number.
+#[must_use]
+pub fn key(number: u64) -> Key {
     Key::from(format!("bench/key/{number}").as_str())
 }
 
 /// Writes every key once, so that there is something to read and to overwrite.
-pub(crate) async fn fill(store: &Arc<dyn Store>) {
+pub async fn fill(store: &Arc<dyn Store>) {
     for start in (0..KEYS).step_by(100) {
         let commit = (start..start + 100).fold(Commit::new(), |commit, n| commit.set(key(n), value(n)));
         store.commit(commit).await.unwrap();
@@ -27,7 +30,7 @@ pub(crate) async fn fill(store: &Arc<dyn Store>) {
 }
 
 /// `committers` at once, each making `each` commits, one after another: an overwrite of a key of its own that checks its version.
-pub(crate) async fn commits(store: &Arc<dyn Store>, committers: u64, each: u64) {
+pub async fn commits(store: &Arc<dyn Store>, committers: u64, each: u64) {
     at_once(committers, |committer| {
         let store = Arc::clone(store);
         async move {
@@ -44,7 +47,7 @@ pub(crate) async fn commits(store: &Arc<dyn Store>, committers: u64, each: u64) 
 }
 
 /// `readers` at once, each reading a key `each` times, one after another.
-pub(crate) async fn reads(store: &Arc<dyn Store>, readers: u64, each: u64) {
+pub async fn reads(store: &Arc<dyn Store>, readers: u64, each: u64) {
     at_once(readers, |reader| {
         let store = Arc::clone(store);
         async move {
@@ -57,7 +60,7 @@ pub(crate) async fn reads(store: &Arc<dyn Store>, readers: u64, each: u64) {
 }
 
 /// Runs as many tasks at once, to the end of all.
-pub(crate) async fn at_once<Working>(count: u64, work: impl Fn(u64) -> Working)
+pub async fn at_once<Working>(count: u64, work: impl Fn(u64) -> Working)
 where
     Working: Future<Output = ()> + Send + 'static,
 {
