@@ -4,17 +4,27 @@
 
 use tenure_sim::{
     Trace,
-    scenario::{Following, bank, followers, lanes},
+    scenario::{Following, bank, elections, followers, lanes, servers},
     simulate,
 };
 use tenure_store::Lane;
 
-fn traces(seed: u64) -> [String; 3] {
+fn traces(seed: u64) -> [String; 5] {
     let text = |trace: Trace| trace.text();
     [
         text(simulate(seed, |world| async { lanes::<Lane>(world).await.unwrap() }).1),
         text(simulate(seed, |world| async { bank(world).await.unwrap() }).1),
         text(simulate(seed, |world| async { followers(world, Following::WatchThenRead).await.unwrap() }).1),
+        text(
+            simulate(seed, |world| async {
+                elections(world, tenure_cluster::Flaws::default()).await.unwrap()
+            })
+            .1,
+        ),
+        text(
+            simulate(seed, |world| async { servers(world, tenure_server::Flaws::default()).await.unwrap() })
+                .1,
+        ),
     ]
 }
 
@@ -31,8 +41,8 @@ fn a_seed_decides_the_trace() {
 
 #[test]
 fn another_seed_gives_another_trace() {
-    let all: Vec<[String; 3]> = (0..20).map(traces).collect();
-    for scenario in 0..3 {
+    let all: Vec<[String; 5]> = (0..20).map(traces).collect();
+    for scenario in 0..5 {
         let different: std::collections::HashSet<&String> =
             all.iter().map(|traces| &traces[scenario]).collect();
         assert_eq!(different.len(), all.len());

@@ -3,7 +3,7 @@
 use tenure_cluster::Flaws;
 use tenure_sim::{
     Node,
-    scenario::{Following, Runner, elections, followers, lanes, suspension},
+    scenario::{Following, Runner, elections, followers, lanes, servers, suspension},
     simulate,
 };
 use tenure_store::{Check, Commit, CommitError, Key, LaneError, Store, StoreExt as _, Version};
@@ -155,4 +155,28 @@ fn a_warden_that_counts_on_after_a_pause_is_found() {
     flaws.warden_counts_on = true;
     let found = (0..1000).find_map(|seed| simulate(seed, |world| suspension(world, flaws)).0.err());
     assert!(found.expect("it is found").contains("robbed of its session"));
+}
+
+fn found_in_servers(flaw: impl Fn(&mut tenure_server::Flaws)) -> String {
+    let mut flaws = tenure_server::Flaws::default();
+    flaw(&mut flaws);
+    (0..1000).find_map(|seed| simulate(seed, |world| servers(world, flaws)).0.err()).expect("it is found")
+}
+
+#[test]
+fn messages_sent_without_a_lane_are_found() {
+    let flaw = found_in_servers(|flaws| flaws.send_without_lane = true);
+    assert!(flaw.contains("is there twice") || flaw.contains("was refused and is there"), "{flaw}");
+}
+
+#[test]
+fn a_message_removed_when_its_locked_work_begins_is_found() {
+    let flaw = found_in_servers(|flaws| flaws.removed_at_lock = true);
+    assert!(flaw.contains("was acknowledged and is not there"), "{flaw}");
+}
+
+#[test]
+fn calls_that_pass_by_the_queue_are_found() {
+    let flaw = found_in_servers(|flaws| flaws.inline_without_proof = true);
+    assert!(flaw.contains("is before it"), "{flaw}");
 }

@@ -69,7 +69,7 @@ impl<S: Server> Desk<S> {
     pub(super) async fn plan(&mut self, view: Option<View>) -> Result<Option<Plan<S>>, ServerError> {
         let Some(memory) = &self.memory else { return Ok(None) };
         let mut head = memory.head.clone();
-        let lock = self.lock(&head).await?;
+        let mut lock = self.lock(&head).await?;
         if lock != Lock::Ours {
             (self.worker, self.worked) = (None, None);
         }
@@ -121,7 +121,7 @@ impl<S: Server> Desk<S> {
         }
         if self.kind.flaws.removed_at_lock {
             if lock == Lock::Abandoned {
-                head.claim = None;
+                (lock, head.claim) = (Lock::Free, None);
                 plan.head.claim = None;
             }
             if let Some(fold) = fold.take() {

@@ -155,6 +155,14 @@ impl<S: Server> Desk<S> {
                     return Err(error);
                 }
             };
+            if matches!(run.came.last(), Some(Came::Locked))
+                && self.kind.ground.session().remaining().is_zero()
+            {
+                // Nobody can hold a claim whose session may be ended at any moment.
+                self.undo();
+                self.give_back(plan.items);
+                return Err(StoreError::unavailable("the session of this node has lapsed").into());
+            }
             if run.delete {
                 return self.delete(plan, run, made).await;
             }

@@ -317,7 +317,7 @@ impl Life {
         // Not the node's own clock: what is true of time is true of all.
         let begun = self.world.env.now().since_start();
         let options = || CallOptions::default().timeout(Duration::from_secs(4));
-        let dice = self.env.random_in(0..12);
+        let dice = self.env.random_in(0..13);
         let order = if matches!(dice, 8 | 9) { Order::Free } else { Order::Kept };
         let names: Vec<String> = match dice {
             7 => (0..3).map(|part| format!("{name} {part}")).collect(),
@@ -343,6 +343,7 @@ impl Life {
                 }
                 first.or(again).map(|found| place = Some(found))
             }
+            11 => book.cast(Entry::Locked(name)).await,
             _ => book.call_with(Entry::Locked(name), options()).await.map(|found| place = Some(found)),
         };
         let told = match &outcome {
