@@ -16,6 +16,9 @@ const ROWS: [(&str, u64, u64, bool); 5] = [
 
 pub(crate) fn measure(bench: &mut Bench) {
     for (name, callers, servers, rests) in ROWS {
+        if !bench.options.wants_row(name) {
+            continue;
+        }
         let seconds = bench.options.seconds();
         let crowd = Crowd { name: name.replace(", ", "-"), callers, servers, seconds, rests };
         let measure = |bench: &Bench| {

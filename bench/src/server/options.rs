@@ -7,7 +7,8 @@ usage: cargo xtask bench server [--store URL] [--quick] [--idle N] [--only GROUP
   --store URL   a store on a server that runs already; without it, SQLite in a file of its own
   --quick       a short run, to see whether it works: its figures say little
   --idle N      how many idle servers: usually 1,000,000 on SQLite, 100,000 elsewhere
-  --only GROUP  only the rows of one group: inline, queued, casts, large or idle";
+  --only GROUP  only the rows of one group: inline, queued, casts, large or idle;
+                or one row, by the begin of its name: \"inline, 256 callers, 1 server\"";
 
 /// What a run is asked for, and how large its rows are.
 #[derive(Debug)]
@@ -36,7 +37,11 @@ impl Options {
     }
 
     pub(crate) fn wants(&self, group: &str) -> bool {
-        self.only.as_ref().is_none_or(|only| only == group)
+        self.only.as_ref().is_none_or(|only| only.starts_with(group))
+    }
+
+    pub(crate) fn wants_row(&self, name: &str) -> bool {
+        self.only.as_ref().is_none_or(|only| name.starts_with(only))
     }
 
     /// How long a row takes.

@@ -26,7 +26,7 @@ use tokio::{sync::Notify, task::JoinHandle};
 use crate::{
     Server,
     desk::Request,
-    keys::{KindKeys, SHARDS, SWEEP, ServerKeys, consumer_of, due_of, id_of},
+    keys::{KindKeys, SHARDS, SWEEP, ServerKeys, due_of, id_of},
     kind::Kind,
     parcel::millis,
 };
@@ -95,7 +95,7 @@ impl<S: Server> Consumer<S> {
     async fn consume(&mut self) -> Result<(), CommitError> {
         let ground = self.kind.ground.clone();
         let mut members = ground.members().changes().await?;
-        let mut others = ground.store().watch(self.keys.consumers());
+        let mut others = ground.store().watch(Range::Key(self.keys.consumers()));
         let mut sessions = ground.sessions();
         loop {
             self.announce().await?;
@@ -145,9 +145,11 @@ impl<S: Server> Consumer<S> {
         if self.announced == Some(session.id()) || session.ended().is_some() {
             return Ok(());
         }
+        let news = Bytes::copy_from_slice(&self.kind.ground.env().random_u64().to_be_bytes());
         let commit = Commit::new()
             .check(Check::Present(self.kind.ground.keys().session(session.id())))
-            .set(self.keys.consumer(session.id()), Encoder::new(FORMAT).number(S::SCHEMA.into()).finish());
+            .set(self.keys.consumer(session.id()), Encoder::new(FORMAT).number(S::SCHEMA.into()).finish())
+            .set(self.keys.consumers(), news);
         match self.kind.ground.store().commit(commit).await {
             Ok(_) => self.announced = Some(session.id()),
             // Another session follows.
@@ -160,24 +162,22 @@ impl<S: Server> Consumer<S> {
     /// Finds out which shards are this node's, and watches those.
     async fn share(&mut self, members: &MemberChanges) -> Result<(), CommitError> {
         let ground = &self.kind.ground;
-        let here: BTreeSet<SessionId> = members
+        let mut here: BTreeSet<SessionId> = members
             .members()
             .values()
             .filter(|member| member.is_here())
             .map(|member| member.session)
             .collect();
+        here.insert(ground.session().id());
+        let here: Vec<SessionId> = here.into_iter().collect();
         let mut serving = Vec::new();
-        for item in self.kind.scan(&self.keys.consumers()).await? {
-            let session = consumer_of(&item.key)?;
-            let schema = Decoder::all(&item.key, &item.value, FORMAT, Decoder::number)?;
-            if here.contains(&session) || session == ground.session().id() {
-                serving.push((session, schema));
-                continue;
-            }
-            let forget = Commit::new().check(Check::Absent(ground.keys().session(session))).delete(item.key);
-            match ground.store().commit(forget).await {
-                Ok(_) | Err(CommitError::Conflict(_)) => {}
-                Err(error) => return Err(error),
+        for some in here.chunks(ground.store().limits().read_questions) {
+            let keys: Vec<Key> = some.iter().map(|session| self.keys.consumer(*session)).collect();
+            let found = ground.store().read(keys.iter().cloned().map(Read::Key).collect()).await?;
+            for (at, session) in some.iter().enumerate() {
+                if let Some(found) = found.key(at) {
+                    serving.push((*session, Decoder::all(&keys[at], &found.value, FORMAT, Decoder::number)?));
+                }
             }
         }
         let newest = serving.iter().map(|(_, schema)| *schema).max();

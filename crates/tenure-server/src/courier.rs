@@ -212,7 +212,7 @@ impl Street {
                     }
                 }
                 Err(LaneError::Conflict(Conflict::Check { key, .. })) => {
-                    self.refuse_full(&mut load, &key).await
+                    self.refuse_full(&mut load, &key).await;
                 }
                 Err(error) => {
                     let again = match &error {

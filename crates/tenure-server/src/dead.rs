@@ -26,7 +26,7 @@ pub struct DeadLetter {
     pub number: u64,
     /// Whether it was a call.
     pub is_call: bool,
-    /// What it said, as MessagePack.
+    /// What it said, as `MessagePack`.
     pub body: Bytes,
     /// When it was sent, by the wall clock of its sender, since 1970.
     pub sent: Duration,

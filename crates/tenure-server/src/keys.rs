@@ -16,10 +16,10 @@
 //! | `("dead", kind, id, number)` | a dead letter | consumers | one a dead letter | replayed, dropped, or kept for as long as is set |
 //! | `("work", kind, shard, id)` | that the server has messages or effects | senders, consumers | one a server with work | nothing is left |
 //! | `("due", kind, shard, time, id, timer)` | when a timer is due, or something is to be swept (timer 0) | with the timer | one a timer, and a few a server | due, or cancelled |
-//! | `("consumer", kind, session)` | that a node consumes, and for which schema | the node | one a node | the node stops, or another finds its session ended |
+//! | `("consumers", kind)` | changes whenever a node begins or ceases to consume | the node | one a kind | never |
 //!
-//! Belongings of a caller's session: `("own", session, "send", n)`, the lanes of what it sends; `("own", session, "reply", mark, n)`, answers that it
-//! has not read yet.
+//! Belongings of a node's session: `("own", session, "send", n)`, the lanes of what it sends; `("own", session, "reply", mark, n)`, answers that it
+//! has not read yet; `("own", session, "consumer", kind)`, that it consumes, and for which schema.
 
 use tenure_cluster::{Keys, SessionId};
 use tenure_store::{Commit, Key, Name, Part, Range, StoreError, Tuple};
@@ -139,12 +139,14 @@ impl KindKeys {
         self.keys.area("head").name(&self.kind).range()
     }
 
-    pub(crate) fn consumers(&self) -> Range {
-        self.keys.area("consumer").name(&self.kind).range()
+    /// Changes whenever a node begins or ceases to consume.
+    pub(crate) fn consumers(&self) -> Key {
+        self.keys.area("consumers").name(&self.kind).key()
     }
 
+    /// That the node of this session consumes.
     pub(crate) fn consumer(&self, session: SessionId) -> Key {
-        self.keys.area("consumer").name(&self.kind).bytes(session.to_bytes().to_vec()).key()
+        self.keys.belongings(session).text("consumer").name(&self.kind).key()
     }
 }
 
@@ -203,15 +205,6 @@ pub(crate) fn dead_of(key: &Key) -> Result<u64, StoreError> {
         Some(Part::Int(number)) => u64::try_from(*number).map_err(|_| foreign(key, "dead letter")),
         _ => Err(foreign(key, "dead letter")),
     }
-}
-
-/// The session that a key of `consumer` names.
-pub(crate) fn consumer_of(key: &Key) -> Result<SessionId, StoreError> {
-    match Tuple::decode(key)?.parts().last() {
-        Some(Part::Bytes(bytes)) => bytes[..].try_into().map(SessionId::from_bytes).ok(),
-        _ => None,
-    }
-    .ok_or_else(|| foreign(key, "consumer"))
 }
 
 fn foreign(key: &Key, what: &str) -> StoreError {

@@ -4,7 +4,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -20,7 +20,7 @@ use crate::{
     dead,
     desk::{Desk, DeskRef},
     flaws::Flaws,
-    keys::{SHARDS, ServerKeys, shard_of},
+    keys::{ServerKeys, shard_of},
     mailroom::Mailroom,
 };
 
@@ -49,8 +49,8 @@ pub(crate) struct Kind<S: Server> {
     round: AtomicU64,
     /// Told when the janitor has something to do.
     used: Notify,
-    /// Which shards this node looks after.
-    own: [AtomicBool; SHARDS as usize],
+    /// Which shards this node looks after, as bits.
+    own: AtomicU64,
 }
 
 impl<S: Server> Kind<S> {
@@ -75,7 +75,7 @@ impl<S: Server> Kind<S> {
             idle: Mutex::default(),
             round: AtomicU64::new(0),
             used: Notify::new(),
-            own: std::array::from_fn(|_| AtomicBool::new(false)),
+            own: AtomicU64::new(0),
         }
     }
 
@@ -108,17 +108,13 @@ impl<S: Server> Kind<S> {
         }
     }
 
-    pub(crate) fn owns(&self, shard: u64) -> bool {
-        usize::try_from(shard)
-            .ok()
-            .and_then(|at| self.own.get(at))
-            .is_some_and(|own| own.load(Ordering::SeqCst))
+    fn owns(&self, shard: u64) -> bool {
+        self.own.load(Ordering::SeqCst) >> shard & 1 == 1
     }
 
     pub(crate) fn set_own(&self, shards: &BTreeSet<u64>) {
-        for (own, shard) in self.own.iter().zip(0..) {
-            own.store(shards.contains(&shard), Ordering::SeqCst);
-        }
+        let bits = shards.iter().fold(0, |bits, shard| bits | 1 << shard);
+        self.own.store(bits, Ordering::SeqCst);
     }
 
     /// A server was seen without work.

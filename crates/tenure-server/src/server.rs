@@ -7,7 +7,7 @@ use tenure_store::Name;
 
 use crate::{Context, Locked, RawParts, State};
 
-/// What can be sent: any serde type. Messages and replies are MessagePack in the store, with the names of fields.
+/// What can be sent: any serde type. Messages and replies are `MessagePack` in the store, with the names of fields.
 pub trait Message: Serialize + DeserializeOwned + Send + Sync + 'static {}
 
 impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Message for T {}
@@ -54,6 +54,7 @@ pub trait Server: Send + Sync + Sized + 'static {
     type Effect: Message;
 
     /// The state of a server that has none yet.
+    #[must_use]
     fn init(id: &Name) -> Self::State {
         let _ = id;
         Self::State::default()

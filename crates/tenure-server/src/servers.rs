@@ -2,6 +2,7 @@
 
 use std::{any::Any, collections::BTreeMap, sync::Arc};
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 use tenure_cluster::{Cluster, Ground};
 use tenure_store::{Check, Commit, Name, Range, Store as _, StoreError, StoreExt as _};
@@ -192,7 +193,9 @@ impl Serving {
         let Some(servers) = self.servers.upgrade() else { return Ok(()) };
         drop(servers.served.lock().remove(&self.kind));
         let keys = KindKeys::new(servers.ground.keys(), &self.kind);
-        let gone = Commit::new().delete(keys.consumer(servers.ground.session().id()));
+        let news = Bytes::copy_from_slice(&servers.ground.env().random_u64().to_be_bytes());
+        let gone =
+            Commit::new().delete(keys.consumer(servers.ground.session().id())).set(keys.consumers(), news);
         servers.ground.store().commit(gone).await.map(|_| ()).map_err(|error| of_commit(&error))
     }
 }

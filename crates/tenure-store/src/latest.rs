@@ -183,7 +183,7 @@ impl<T> Receiver<T> {
 
 impl<T> Clone for Receiver<T> {
     fn clone(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared), life: self.life.clone(), seen: self.seen }
+        Self { shared: Arc::clone(&self.shared), life: Weak::clone(&self.life), seen: self.seen }
     }
 }
 

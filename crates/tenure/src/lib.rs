@@ -33,7 +33,8 @@ pub use tenure_store as store;
 pub mod prelude {
     pub use tenure_cluster::{Cluster, ClusterError, Election, Leadership, Settings, Term};
     pub use tenure_server::{
-        CallOptions, Context, Failure, Fold, List, Locked, Map, Never, Serve, Server, ServerError, ServerRef, State,
+        CallOptions, Context, Failure, Fold, List, Locked, Map, Never, Serve, Server, ServerError, ServerRef,
+        State,
     };
     pub use tenure_store::{
         Check, Commit, CommitError, Conflict, Env, Key, Lane, LaneError, Name, Prefixed, Range, Read,

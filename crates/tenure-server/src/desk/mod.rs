@@ -62,6 +62,7 @@ pub(crate) const WAITING_MAX: usize = 8192;
 pub(crate) type Look<S> = Box<dyn FnOnce(Result<&<S as Server>::State, ServerError>) + Send>;
 
 /// Something that a desk is asked for.
+#[allow(clippy::large_enum_variant, reason = "nearly all requests are the large one: a box would only cost")]
 pub(crate) enum Request<S: Server> {
     /// Handle this message.
     Handle(Item<S>),

@@ -58,7 +58,7 @@ impl<S: Server> Desk<S> {
             // Callers may have given up.
             match (told, came) {
                 (Local::Call(told), _) if died.is_some() => {
-                    drop(told.send(died.map_or(Err(ServerError::Left), Err)))
+                    drop(told.send(died.map_or(Err(ServerError::Left), Err)));
                 }
                 (Local::Call(told), Came::Done(Some(reply))) => drop(told.send(Ok(Told::Reply(reply)))),
                 (Local::Call(told), Came::Again(Some(reply))) => drop(told.send(Ok(Told::Again(reply)))),

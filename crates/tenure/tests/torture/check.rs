@@ -72,7 +72,8 @@ pub(crate) fn all_is_there_once(history: &History, books: &[Book]) -> Vec<String
             found.push(format!("message {id} is at {places:?} (server, place): {sent:?}"));
         }
     }
-    found.extend(there.iter().map(|(id, places)| format!("nobody sent message {id}, which is at {places:?}")));
+    found
+        .extend(there.iter().map(|(id, places)| format!("nobody sent message {id}, which is at {places:?}")));
     found
 }
 
@@ -94,7 +95,9 @@ pub(crate) fn what_is_sent_on_is_there_once(books: &[Book]) -> Vec<String> {
                 found.push(format!("message {id} was sent on by server {server}, and came {times} times"));
             }
         }
-        found.extend(there.keys().map(|id| format!("message {id} was not sent on by server {server}, but came")));
+        found.extend(
+            there.keys().map(|id| format!("message {id} was not sent on by server {server}, but came")),
+        );
     }
     found
 }
@@ -107,15 +110,11 @@ pub(crate) fn nothing_is_skipped(book: &Book) -> Vec<String> {
     vec![format!("there are {} messages, and the next place is {}", book.entries.len(), book.next)]
 }
 
-/// What one task sent is there in the order in which it was sent, whether it waited for each acknowledgement or not.
+/// What one task sent is there in the order in which it was sent, whether it waited for each acknowledgement or not, and whether it got one or not.
 pub(crate) fn senders_order_is_kept(history: &History, book: &Book) -> Vec<String> {
     let mut last: BTreeMap<(u64, u64), (u64, Id)> = BTreeMap::new();
     let mut found = Vec::new();
     for (place, id, sent) in book.ordered(history) {
-        // Nobody has promised an order to whom was told that it is unknown.
-        if sent.fate() != Fate::Done && sent.sort != Sort::Nowait {
-            continue;
-        }
         if let Some((earlier, before)) = last.insert((id.process, id.task), (place, id))
             && before.number > id.number
         {

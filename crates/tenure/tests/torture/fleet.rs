@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use tenure::{
     cluster::Cluster,
     prelude::Serve as _,
-    store::{Env, Moment, Store},
+    store::{Env, Key, Moment, Store},
 };
 
 use crate::{
@@ -23,25 +23,18 @@ use crate::{
     log::{Log, SERVERS},
     support::{
         place::Place,
-        process::{self, PATIENCE, until},
+        process::{self, until},
     },
     table::Row,
     trouble::{Database, Trouble},
-    worker::{Post, Role, TTL, settings},
+    worker::{Post, Role, settings},
 };
 
 type Worker = process::Worker<Post>;
 
 /// Who is there.
-const ROLES: [Role; 7] = [
-    Role::Consumer,
-    Role::Consumer,
-    Role::Consumer,
-    Role::Sender,
-    Role::Sender,
-    Role::Sender,
-    Role::Both,
-];
+const ROLES: [Role; 7] =
+    [Role::Consumer, Role::Consumer, Role::Consumer, Role::Sender, Role::Sender, Role::Sender, Role::Both];
 
 /// Between two kills: at least, and how much more by chance.
 const KILL_PAUSE: Duration = Duration::from_millis(50);
@@ -56,6 +49,9 @@ const RESTART_PAUSE: Duration = Duration::from_millis(1500);
 
 /// How long everything goes on when all faults are over.
 const CALM_TIME: Duration = Duration::from_millis(500);
+
+/// How long it may take until nothing is left in the store that should not be: what has failed is tried again by then, and marks are removed.
+const CLEAN_TIME: Duration = Duration::from_secs(15);
 
 /// How many flaws are shown, of what may be thousands.
 const SHOWN_MAX: usize = 20;
@@ -227,13 +223,17 @@ impl Fleet {
         for seat in self.seats.iter().filter(|seat| seat.worker.post.role.sends()) {
             seat.worker.await_line("resting");
         }
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let (mut found, books) = runtime.block_on(self.look_into_store());
         let mut history = History::default();
         take(&mut self.journals).iter().for_each(|journal| history.add(journal));
         found.extend(check::all(&history, &books));
         self.row.count(&history, &books);
         self.row.time = self.env.now() - start;
+        if self.row.acknowledged() < self.case.kills {
+            found.push("too little was acknowledged to show anything".to_owned());
+        }
         let (flaws, row) = (found.len(), self.row.clone());
         found.truncate(SHOWN_MAX);
         assert!(flaws == 0, "{row}\n{flaws} flaws, with seed {}:\n{}", self.case.seed, found.join("\n"));
@@ -244,31 +244,37 @@ impl Fleet {
     async fn look_into_store(&mut self) -> (Vec<String>, Vec<Book>) {
         let store = tenure::open(self.database.url()).await.unwrap();
         let driver = Cluster::join(Arc::clone(&store), settings(&self.cluster, "driver")).await.unwrap();
-        let mut found = self.await_clean(&*store, Stage::Idle, PATIENCE / 2).await;
+        let mut found = self.await_clean(&*store, |keys| leftover::flaws(keys, Stage::Idle)).await;
         let mut books = Vec::new();
         for id in SERVERS {
             let log = driver.server::<Log>(id).unwrap();
             books.push(log.read(book).await.unwrap());
-            if let Some(status) = log.status().await.unwrap().filter(|it| it.waiting > 0 || it.is_locked || it.died > 0) {
+            if let Some(status) =
+                log.status().await.unwrap().filter(|it| it.waiting > 0 || it.is_locked || it.died > 0)
+            {
                 found.push(format!("server {id} is not done: {status:?}"));
             }
         }
         self.seats.iter_mut().for_each(|seat| seat.worker.dismiss());
         found.extend(self.seats.iter_mut().filter_map(|seat| seat.worker.await_end()));
         // The sessions of those who were killed last end by and by, as long as somebody is there to end them.
-        self.env.sleep(TTL).await;
+        let alone = |keys: &[Key]| match leftover::sessions(keys) {
+            1 => Vec::new(),
+            count => vec![format!("{count} sessions are there, though only one node is")],
+        };
+        found.extend(self.await_clean(&*store, alone).await);
         driver.leave().await;
-        found.extend(self.await_clean(&*store, Stage::Gone, TTL).await);
+        found.extend(self.await_clean(&*store, |keys| leftover::flaws(keys, Stage::Gone)).await);
         (found, books)
     }
 
-    /// Waits until nothing is left but what may be. Returns what is all the same.
-    async fn await_clean(&self, store: &dyn Store, stage: Stage, within: Duration) -> Vec<String> {
+    /// Waits until there are no flaws in what the store holds. Returns those that there are all the same.
+    async fn await_clean(&self, store: &dyn Store, flaws: impl Fn(&[Key]) -> Vec<String>) -> Vec<String> {
         let start = self.env.now();
         loop {
-            let flaws = leftover::flaws(&leftover::keys(store, &self.cluster).await, stage);
-            if flaws.is_empty() || self.env.now() - start > within {
-                return flaws.iter().map(|flaw| format!("{stage:?}: {flaw}")).collect();
+            let flaws = flaws(&leftover::keys(store, &self.cluster).await);
+            if flaws.is_empty() || self.env.now() - start > CLEAN_TIME {
+                return flaws;
             }
             self.env.sleep(KILL_PAUSE).await;
         }

@@ -33,6 +33,15 @@ pub(crate) fn flaws(keys: &[Key], stage: Stage) -> Vec<String> {
     left.map(|key| format!("left over: {:?}", Tuple::decode(key).map(Tuple::into_parts))).collect()
 }
 
+/// How many sessions there are.
+pub(crate) fn sessions(keys: &[Key]) -> usize {
+    let is_session = |key: &&Key| {
+        let found = Tuple::decode(key).map(Tuple::into_parts);
+        found.is_ok_and(|parts| parts.get(2) == Some(&Part::Text("session".to_owned())))
+    };
+    keys.iter().filter(is_session).count()
+}
+
 /// Every key of a cluster, and every list of its servers that is not empty.
 pub(crate) async fn keys(store: &dyn Store, cluster: &str) -> Vec<Key> {
     let root = Tuple::new().text("tenure").text(cluster);

@@ -19,6 +19,9 @@ const CALL_TIME: Duration = Duration::from_secs(5);
 /// The longest pause between two requests: the states should stay small enough to be read again after every fault.
 const PAUSE_MAX: Duration = Duration::from_millis(90);
 
+/// How often a request follows another at once, to the same server.
+const AT_ONCE: f64 = 0.2;
+
 /// The longest delay of a message that is sent with one.
 const DELAY_MAX: Duration = Duration::from_millis(300);
 
@@ -39,6 +42,11 @@ impl Sender {
         while !*rest.borrow() {
             let (server, sort) = (self.draw(self.logs.len()), Sort::CHOICE[self.draw(Sort::CHOICE.len())]);
             self.send(server, sort).await;
+            // What comes behind one that nobody waited for should find it under way.
+            if sort == Sort::Nowait || self.dice.chance(AT_ONCE) {
+                let sort = Sort::CHOICE[self.draw(Sort::CHOICE.len())];
+                self.send(server, sort).await;
+            }
             env.sleep(self.dice.random_time(PAUSE_MAX)).await;
         }
     }

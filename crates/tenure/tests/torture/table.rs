@@ -42,6 +42,11 @@ impl Row {
         Self { case, ..Self::default() }
     }
 
+    /// How many messages were acknowledged.
+    pub(crate) fn acknowledged(&self) -> usize {
+        self.calls + self.casts + self.onces + self.locked + self.others
+    }
+
     pub(crate) fn count(&mut self, history: &History, books: &[Book]) {
         let mut unknown = Vec::new();
         for (id, sent) in &history.sent {

@@ -148,7 +148,8 @@ fn a_wrong_order_is_found() {
     assert_eq!(burst.found(), [""; 0]);
     burst.swap(0, 1).assert_found(1, "was sent behind");
     // Not only neighbours, and not only of one sender.
-    let mut many = World::new().with(1, Sort::Call, 50, 60).with(2, Sort::Call, 5, 70).with(3, Sort::Call, 0, 40);
+    let mut many =
+        World::new().with(1, Sort::Call, 50, 60).with(2, Sort::Call, 5, 70).with(3, Sort::Call, 0, 40);
     many.assert_found(1, "1.0.3 at 2 was acknowledged 10ms before 1.0.1 at 0");
     many.sent(3).acknowledged = Some(Duration::from_millis(50));
     many.assert_found(0, "was acknowledged");
@@ -227,7 +228,8 @@ fn a_key_that_is_left_over_is_found() {
 fn a_journal_is_read_as_it_was_written() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("journal");
-    let lines = "begin 5 1.0.1 2 Call\nok 9 1.0.1 17\ndid 1.0.4\nbegin 20 1.0.2 0 Once\nrefused 30 1.0.2 no way\n";
+    let lines =
+        "begin 5 1.0.1 2 Call\nok 9 1.0.1 17\ndid 1.0.4\nbegin 20 1.0.2 0 Once\nrefused 30 1.0.2 no way\n";
     std::fs::write(&path, format!("{lines}begin 40 1.0.2 0 Once\nunknown 50 1.0.2 ?\nok 60 1.0.2")).unwrap();
     let mut history = History::default();
     history.add(&path);

@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// Short, so that processes which are stopped are given up soon; those that are killed are known to be dead.
-pub(crate) const TTL: Duration = Duration::from_secs(2);
+const TTL: Duration = Duration::from_secs(2);
 
 /// How many tasks of a process send.
 const TASKS: u64 = 2;
