@@ -25,6 +25,7 @@ use tokio::{sync::Notify, task::JoinHandle};
 
 use crate::{
     Server,
+    courier::URGENT,
     desk::Request,
     keys::{KindKeys, SHARDS, SWEEP, ServerKeys, due_of, id_of},
     kind::Kind,
@@ -42,6 +43,17 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// How many timers are handled at once.
 const DUE_MAX: usize = 20;
 
+/// After a server was told to sweep, in milliseconds: by then it has.
+const SWEEP_PAUSE_MS: u64 = 1000;
+
+/// Something to look at.
+enum Place {
+    /// Marks of work, from here on.
+    Work(Range),
+    /// The timers of this shard.
+    Due(u64),
+}
+
 /// Finds work.
 pub(crate) struct Consumer<S: Server> {
     kind: Arc<Kind<S>>,
@@ -53,8 +65,8 @@ pub(crate) struct Consumer<S: Server> {
     watching: BTreeMap<u64, Watching>,
     /// Marks of work that were seen, and their versions.
     seen: BTreeMap<Key, Version>,
-    /// When the next timer is due, in milliseconds since 1970.
-    next_due: Option<u64>,
+    /// When the next timer of each shard is due, in milliseconds since 1970.
+    due: BTreeMap<u64, u64>,
     /// The session that this node has announced itself under.
     announced: Option<SessionId>,
 }
@@ -76,7 +88,7 @@ impl<S: Server> Consumer<S> {
             told: Arc::default(),
             watching: BTreeMap::new(),
             seen: BTreeMap::new(),
-            next_due: None,
+            due: BTreeMap::new(),
             announced: None,
         }
     }
@@ -104,7 +116,7 @@ impl<S: Server> Consumer<S> {
             self.look(u64::MAX, true).await?;
             loop {
                 let left = round - ground.env().now();
-                let due = self.next_due.map(|due| {
+                let due = self.due.values().min().map(|due| {
                     let now = millis(ground.env().unix_time());
                     Duration::from_millis(due.saturating_sub(now))
                 });
@@ -132,7 +144,8 @@ impl<S: Server> Consumer<S> {
                         if all {
                             round = ground.env().now().after(ROUND);
                         }
-                        self.look(u64::MAX, all).await?;
+                        let shards = if all { u64::MAX } else { self.shards_due() };
+                        self.look(shards, all).await?;
                     }
                 }
             }
@@ -188,6 +201,7 @@ impl<S: Server> Consumer<S> {
         };
         let shards: BTreeSet<u64> = (0..SHARDS).filter(|shard| first(*shard) == Some(own)).collect();
         self.watching.retain(|shard, _| shards.contains(shard));
+        self.due.retain(|shard, _| shards.contains(shard));
         for shard in &shards {
             self.watching.entry(*shard).or_insert_with(|| {
                 let ranges = [self.keys.work(*shard).range(), self.keys.due(*shard).range()];
@@ -198,28 +212,48 @@ impl<S: Server> Consumer<S> {
         Ok(())
     }
 
-    /// Looks what there is in some shards of ours; `all`: also what was seen before.
+    /// Looks what there is in some shards of ours, in one read if it fits one; `all`: also what was seen before.
     async fn look(&mut self, shards: u64, all: bool) -> Result<(), CommitError> {
-        let mut ranges: Vec<Range> = self.own(shards).map(|shard| self.keys.work(shard).range()).collect();
         if all {
             self.seen.clear();
         }
         let limits = self.kind.ground.store().limits();
+        let mut ranges: Vec<Place> = self
+            .own(shards)
+            .flat_map(|shard| [Place::Work(self.keys.work(shard).range()), Place::Due(shard)])
+            .collect();
         while !ranges.is_empty() {
-            let reads =
-                ranges.iter().map(|range| Read::Range { range: range.clone(), limit: limits.page_items });
+            let reads = ranges.iter().map(|place| match place {
+                Place::Work(range) => Read::Range { range: range.clone(), limit: limits.page_items },
+                Place::Due(shard) => Read::Range { range: self.keys.due(*shard).range(), limit: DUE_MAX },
+            });
             let found = self.kind.ground.store().read(reads.collect()).await?;
             let mut rest = Vec::new();
-            for (at, range) in ranges.iter().enumerate() {
+            for (at, place) in ranges.into_iter().enumerate() {
                 let page = found.range(at);
-                self.poke(range, &page.items)?;
-                if let Some(last) = page.items.last().filter(|_| page.more) {
-                    rest.push(range.after(&last.key));
+                match place {
+                    Place::Work(range) => {
+                        self.poke(&range, &page.items)?;
+                        if let Some(last) = page.items.last().filter(|_| page.more) {
+                            rest.push(Place::Work(range.after(&last.key)));
+                        }
+                    }
+                    Place::Due(shard) => {
+                        if self.fire(shard, &page.items).await? {
+                            rest.push(Place::Due(shard));
+                        }
+                    }
                 }
             }
             ranges = rest;
         }
-        self.look_at_timers().await
+        Ok(())
+    }
+
+    /// Our shards with timers whose time has come.
+    fn shards_due(&self) -> u64 {
+        let now = millis(self.kind.ground.env().unix_time());
+        self.due.iter().filter(|(_, due)| **due <= now).fold(0, |bits, (shard, _)| bits | 1 << shard)
     }
 
     fn own(&self, shards: u64) -> impl Iterator<Item = u64> + '_ {
@@ -243,63 +277,54 @@ impl<S: Server> Consumer<S> {
         Ok(())
     }
 
-    /// Moves messages whose time has come into their queues, and finds out when the next is due.
-    async fn look_at_timers(&mut self) -> Result<(), CommitError> {
-        self.next_due = None;
-        let ground = self.kind.ground.clone();
-        for shard in self.own(u64::MAX).collect::<Vec<u64>>() {
-            loop {
-                let range = self.keys.due(shard).range();
-                let found = ground.store().read(vec![Read::Range { range, limit: DUE_MAX }]).await?;
-                let now = millis(ground.env().unix_time());
-                let mut due = Vec::new();
-                for item in &found.range(0).items {
-                    let (at, id, timer) = due_of(&item.key)?;
-                    if at > now {
-                        self.next_due = Some(self.next_due.map_or(at, |next| next.min(at)));
-                        break;
-                    }
-                    due.push((item.key.clone(), at, id, timer));
-                }
-                if due.is_empty() {
-                    break;
-                }
-                // What is swept goes a little later: looking again at once would find it again.
-                let more = due.len() == DUE_MAX && due.iter().all(|(.., timer)| *timer != SWEEP);
-                self.deliver(due).await?;
-                if !more {
-                    break;
-                }
+    /// Moves messages whose time has come into their queues, and finds out when the next of the shard is due. Returns whether to look again at once.
+    async fn fire(&mut self, shard: u64, items: &[Item]) -> Result<bool, CommitError> {
+        self.due.remove(&shard);
+        let now = millis(self.kind.ground.env().unix_time());
+        let mut due = Vec::new();
+        for item in items {
+            let (at, id, timer) = due_of(&item.key)?;
+            if at > now {
+                self.due.insert(shard, at);
+                break;
             }
+            due.push((item.clone(), at, id, timer));
         }
-        Ok(())
+        // What is swept goes a little later: looking again at once would find it again.
+        let sweeps = due.iter().any(|(.., timer)| *timer == SWEEP);
+        let more = due.len() == DUE_MAX && !sweeps;
+        self.deliver(due).await?;
+        if sweeps {
+            let soon = now + SWEEP_PAUSE_MS;
+            self.due.entry(shard).and_modify(|due| *due = soon.min(*due)).or_insert(soon);
+        }
+        Ok(more)
     }
 
     /// Puts messages that are due into their queues, each exactly once: whoever takes the timer away puts it there.
-    async fn deliver(&mut self, due: Vec<(Key, u64, Name, u64)>) -> Result<(), CommitError> {
+    async fn deliver(&mut self, due: Vec<(Item, u64, Name, u64)>) -> Result<(), CommitError> {
         let ground = self.kind.ground.clone();
         let now = Bytes::copy_from_slice(&millis(ground.env().unix_time()).to_be_bytes());
-        for (key, at, id, timer) in due {
+        for (item, at, id, timer) in due {
             if timer == SWEEP {
                 let desk = self.kind.desk(&id);
                 // A desk that is too busy is asked again in the next round.
                 let _ = desk.requests.try_send(Request::Sweep(at));
-                self.next_due =
-                    Some(self.next_due.unwrap_or(u64::MAX).min(millis(ground.env().unix_time()) + 1000));
                 continue;
             }
             let keys = ServerKeys::new(ground.keys(), &self.kind.name, &id);
             let place = keys.timer(timer, at);
+            let list = if item.value == URGENT { &keys.urgent } else { &keys.queue };
             let found = ground.store().read(vec![Read::Key(place.clone())]).await?;
             let commit = match found.key(0) {
                 Some(found) => Commit::new()
                     .check(Check::Version(place.clone(), found.version))
                     .delete(place)
-                    .delete(key)
-                    .append(keys.queue.clone(), found.value.clone())
+                    .delete(item.key)
+                    .append(list.clone(), found.value.clone())
                     .set(keys.work.clone(), now.clone()),
                 // It was cancelled, or its server deleted.
-                None => Commit::new().delete(key),
+                None => Commit::new().delete(item.key),
             };
             match ground.store().commit(commit).await {
                 Ok(_) => self.kind.poke(&id),

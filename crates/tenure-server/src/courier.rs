@@ -3,13 +3,13 @@
 //! A few lanes, each with a task. What is sent to one server always takes the same lane, so that one sender's messages keep their order. All that waits for a lane
 //! goes in its next commit, and what goes to one server is one entry of its queue: the cost of a thousand messages that are sent at once is one flush.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use tenure_cluster::{Ground, SessionId};
 use tenure_store::{
-    Check, Commit, CommitError, Conflict, Key, Lane, LaneError, Limits, Name, Pauses, Read, Store as _,
-    StoreError, StoreExt as _,
+    Check, Commit, CommitError, Conflict, Key, Lane, LaneError, Limits, Moment, Name, Pauses, Read,
+    Store as _, StoreError, StoreExt as _,
 };
 use tokio::{
     sync::{mpsc, oneshot},
@@ -33,6 +33,9 @@ const WAITING_MAX: usize = 4096;
 
 /// The most messages in one entry of a queue, so that one entry is never more than a batch.
 const BUNDLE_MAX: usize = 1024;
+
+/// Between two measurements of a queue that is marked as full.
+const MEASURE_PAUSE: Duration = Duration::from_millis(500);
 
 /// How many queues a lane remembers the depth of.
 const GAUGES_MAX: usize = 10_000;
@@ -145,6 +148,8 @@ impl Courier {
 struct Gauge {
     depth: u64,
     sent: u64,
+    /// When that was, if it was.
+    at: Option<Moment>,
 }
 
 /// One lane, and what waits for it.
@@ -195,11 +200,11 @@ impl Street {
         let mut pauses = self.ground.retry().start(self.ground.env());
         self.admit(&mut load).await;
         while !load.is_empty() {
-            let discards = self.room.take_discards(10);
+            let discards = self.room.take_discards(self.limits.commit_operations / 4);
             let commit = discards.iter().fold(self.build(&load), |commit, key| commit.delete(key.clone()));
             let outcome = self.make(commit).await;
             if outcome.is_err() {
-                self.room.return_discards(discards);
+                self.room.add_discards(discards);
             }
             match outcome {
                 Ok(()) => {
@@ -226,7 +231,9 @@ impl Street {
                     {
                         continue;
                     }
-                    let error = ServerError::from(error);
+                    let left = self.ground.session().ended() == Some(tenure_cluster::Cause::Left);
+                    let is_known = !matches!(error, LaneError::OutcomeUnknown(_));
+                    let error = if left && is_known { ServerError::Left } else { ServerError::from(error) };
                     load.drain(..).for_each(|mut sending| sending.answer(Err(error.clone())));
                 }
             }
@@ -241,9 +248,15 @@ impl Street {
             // The lane's own check is told as lost; others there are none.
             return;
         };
-        self.gauges.remove(&queue);
         let limit = load.iter().find(|one| one.keys.queue == queue).map_or(0, |one| one.queue_max);
+        let now = self.ground.env().now();
+        let last = self.gauges.get(&queue).and_then(|gauge| gauge.at);
+        if last.is_some_and(|last| now - last < MEASURE_PAUSE) {
+            // Measuring a long queue at every try would be dear.
+            return self.refuse(load, &queue);
+        }
         let depth = self.measure(&queue, limit).await;
+        self.gauges.insert(queue.clone(), Gauge { depth: depth.unwrap_or(limit), sent: 0, at: Some(now) });
         if depth.is_some_and(|depth| depth <= limit / 2) {
             // Whoever marked it has seen more; it was emptied since.
             let unmark = Commit::new().delete(full.clone());
@@ -283,7 +296,7 @@ impl Street {
                 continue;
             }
             let Some(depth) = self.measure(&queue, limit).await else { continue };
-            self.gauges.insert(queue.clone(), Gauge { depth, sent: 0 });
+            self.gauges.insert(queue.clone(), Gauge { depth, sent: 0, at: Some(self.ground.env().now()) });
             if depth + count > limit {
                 let full = load.iter().find(|one| one.keys.queue == queue).map(|one| one.keys.full.clone());
                 if let Some(full) = full.filter(|_| depth >= limit) {
@@ -334,7 +347,7 @@ impl Street {
                 Way::Urgent => &keys.urgent,
                 Way::Later { at_ms, timer } => {
                     for parcel in parcels {
-                        commit = set_timer(commit, &keys, at_ms, timer, &parcel, &self.limits);
+                        commit = set_timer(commit, &keys, at_ms, timer, &parcel, false, &self.limits);
                     }
                     continue;
                 }
@@ -439,8 +452,13 @@ pub(crate) fn set_timer(
     at_ms: u64,
     timer: u64,
     parcel: &Parcel,
+    urgent: bool,
     limits: &Limits,
 ) -> Commit {
     let (commit, entry) = entry(commit, keys, std::slice::from_ref(parcel), timer, limits);
-    commit.set(keys.timer(timer, at_ms), entry).set(keys.due(at_ms, timer), Bytes::new())
+    let list: &'static [u8] = if urgent { URGENT } else { &[] };
+    commit.set(keys.timer(timer, at_ms), entry).set(keys.due(at_ms, timer), Bytes::from_static(list))
 }
+
+/// The value of a key of `due` whose message goes past the queue.
+pub(crate) const URGENT: &[u8] = &[1];

@@ -3,21 +3,18 @@
 use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use tenure_store::{Check, Commit, Name, Reason, Store as _, StoreError, StoreExt as _};
+use tenure_store::{Name, Reason, Store as _, StoreError};
 use tokio::sync::oneshot;
 use tracing::Instrument as _;
 
 use crate::{
-    DeadLetter, Server, ServerError, Timer,
+    Server, ServerError, Timer,
     courier::{Sending, Way},
-    dead::DeadLetters,
     desk::{Body, Item, Local, Memory, Request, Told},
-    error::of_commit,
-    head::Head,
-    keys::{SWEEP, ServerKeys, numbers_of},
+    keys::ServerKeys,
     mailroom::Waiting,
     once::IDEMPOTENCY_KEY_BYTES_MAX,
-    parcel::{Bundle, Parcel, Sort, millis, pack, unpack},
+    parcel::{Parcel, Sort, millis, pack, unpack},
     reply::Outcome,
     servers::Servers,
 };
@@ -32,7 +29,8 @@ pub struct CallOptions {
     /// How long to wait for the answer.
     pub timeout: Duration,
     /// Makes a repeated call return the first answer, for as long as [`Policy::answers_kept`](crate::Policy) says: up to 128 bytes, for each
-    /// call another.
+    /// call another. An answer that is given later, through [`Context::reply_to`](crate::Context::reply_to), is not kept: a repeated call is not carried out again, and gets no
+    /// answer.
     pub idempotency_key: Option<String>,
 }
 
@@ -58,32 +56,12 @@ impl CallOptions {
     }
 }
 
-/// What is known of a server.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Status {
-    /// How many messages were ever applied.
-    pub applied: u64,
-    /// How many messages wait, counted no further than a page.
-    pub waiting: u64,
-    /// How long the oldest of them waits, by the wall clock.
-    pub oldest: Option<Duration>,
-    /// Whether locked work is being done.
-    pub is_locked: bool,
-    /// Why it is stopped, if it is.
-    pub stopped: Option<String>,
-    /// How many dead letters there ever were.
-    pub died: u64,
-    /// The schema of its state.
-    pub schema: u32,
-}
-
 /// The way to a server of kind `S`. Clones are the same.
 pub struct ServerRef<S> {
-    servers: Arc<Servers>,
+    pub(crate) servers: Arc<Servers>,
     kind: Name,
-    id: Name,
-    keys: Arc<ServerKeys>,
+    pub(crate) id: Name,
+    pub(crate) keys: Arc<ServerKeys>,
     server: PhantomData<fn() -> S>,
 }
 
@@ -177,6 +155,7 @@ impl<S: Server> ServerRef<S> {
     /// # Errors
     /// [`ServerError::Full`] when too much waits to be sent from this node; [`ServerError::Invalid`] and [`ServerError::TooLarge`].
     pub fn cast_nowait(&self, cast: S::Cast) -> Result<(), ServerError> {
+        self.servers.admit()?;
         if let Some(kind) = self.servers.kind::<S>(&self.kind) {
             let item = self.local(Body::Cast(Arc::new(cast)), Local::Cast(None), false, None);
             return kind.desk(&self.id).requests.try_send(Request::Handle(item)).map_err(|_| {
@@ -221,7 +200,7 @@ impl<S: Server> ServerRef<S> {
         Ok(timer)
     }
 
-    /// Shows the state to `look`, as it is after all that was acknowledged before. It costs one read, and takes the state from memory where it is known.
+    /// Shows the state to `look`, as it is after all that was applied before. It costs one read, and takes the state from memory where it is known.
     ///
     /// # Errors
     /// Errors of the store, and [`ServerError::Newer`].
@@ -247,214 +226,8 @@ impl<S: Server> ServerRef<S> {
         }
     }
 
-    /// What is known of it; `None` if there is no such server.
-    ///
-    /// # Errors
-    /// Errors of the store.
-    pub async fn status(&self) -> Result<Option<Status>, ServerError> {
-        let ground = &self.servers.ground;
-        let limit = ground.store().limits().page_items;
-        let list = tenure_store::Read::List { list: self.keys.queue.clone(), after: None, limit };
-        let found = ground.store().read(vec![tenure_store::Read::Key(self.keys.head.clone()), list]).await?;
-        let head = found.key(0).map(|found| Head::decode(&self.keys.head, &found.value)).transpose()?;
-        let entries = &found.list(1).items;
-        if head.is_none() && entries.is_empty() {
-            return Ok(None);
-        }
-        let head = head.unwrap_or_else(|| Head::new(S::SCHEMA));
-        let (mut waiting, mut sent) = (0, None);
-        for entry in entries {
-            match Bundle::decode(&self.keys.queue, &entry.value)? {
-                Bundle::Here(parcels) => {
-                    waiting += parcels.len() as u64;
-                    let skip = if sent.is_none() { usize::try_from(head.cursor).unwrap_or(0) } else { 0 };
-                    sent = sent.or(parcels.get(skip).map(|parcel| parcel.sent_ms));
-                }
-                Bundle::InPieces { .. } => waiting += 1,
-            }
-        }
-        let now = ground.env().unix_time();
-        Ok(Some(Status {
-            applied: head.applied,
-            waiting: waiting - head.cursor.min(waiting),
-            oldest: sent.map(|sent| now.saturating_sub(Duration::from_millis(sent))),
-            is_locked: head.claim.is_some(),
-            stopped: head.stopped,
-            died: head.died,
-            schema: head.schema,
-        }))
-    }
-
-    /// The dead letters behind `after`, in the order in which they died.
-    ///
-    /// # Errors
-    /// Errors of the store.
-    pub async fn dead_letters(
-        &self,
-        after: Option<u64>,
-        limit: usize,
-    ) -> Result<Vec<DeadLetter>, ServerError> {
-        self.dead().list(after, limit).await
-    }
-
-    /// Puts a dead letter back into the queue, with all its attempts before it. Nobody waits for its answer any more. Returns whether there was such a letter.
-    ///
-    /// # Errors
-    /// Errors of the store. After [`ServerError::OutcomeUnknown`], look whether it is still there.
-    pub async fn replay(&self, number: u64) -> Result<bool, ServerError> {
-        self.bury(number, true).await
-    }
-
-    /// Removes a dead letter. Returns whether there was such a letter.
-    ///
-    /// # Errors
-    /// As [`ServerRef::replay`].
-    pub async fn drop_dead_letter(&self, number: u64) -> Result<bool, ServerError> {
-        self.bury(number, false).await
-    }
-
-    /// Takes the claim from whoever does locked work, if anybody does: its result is refused, and the work is done again. Returns whether there was a claim. Nobody needs
-    /// this when a worker dies; it is for one that does not get on.
-    ///
-    /// # Errors
-    /// Errors of the store.
-    pub async fn unlock(&self) -> Result<bool, ServerError> {
-        self.change(|head| match head.claim.take() {
-            Some(claim) => {
-                // Its own session would take it for its own: no session has this token's claim.
-                head.claim = Some(crate::head::Claim { token: claim.token ^ 1, session: nobody() });
-                true
-            }
-            None => false,
-        })
-        .await
-    }
-
-    /// Takes no more messages from the queue, until [`ServerRef::start`]. Returns whether it was not stopped.
-    ///
-    /// # Errors
-    /// Errors of the store.
-    pub async fn stop(&self, why: &str) -> Result<bool, ServerError> {
-        self.change(|head| head.stopped.replace(why.to_owned()).is_none()).await
-    }
-
-    /// Takes messages again. Returns whether it was stopped.
-    ///
-    /// # Errors
-    /// Errors of the store.
-    pub async fn start(&self) -> Result<bool, ServerError> {
-        self.change(|head| head.stopped.take().is_some()).await
-    }
-
-    /// Deletes everything that the server has; those who wait in its queue are told. A later message makes a new one. Returns whether there was anything.
-    ///
-    /// # Errors
-    /// Errors of the store. It may be asked for again.
-    pub async fn delete(&self) -> Result<bool, ServerError> {
-        let (ground, store) = (&self.servers.ground, self.servers.ground.store());
-        let mut pauses = ground.retry().start(ground.env());
-        loop {
-            let commit = self.deletion().await?;
-            let Some(commit) = commit else { return Ok(false) };
-            match store.commit(commit).await {
-                Ok(_) => return Ok(true),
-                Err(error) => {
-                    let error = of_commit(&error);
-                    let passes = !matches!(&error, ServerError::Store(error) if !error.is_transient());
-                    if !passes || !pauses.pause().await {
-                        return Err(error);
-                    }
-                }
-            }
-        }
-    }
-
-    /// The commit that deletes everything, and tells whoever waits.
-    async fn deletion(&self) -> Result<Option<Commit>, ServerError> {
-        let (ground, store) = (&self.servers.ground, self.servers.ground.store());
-        let found = store.get(&self.keys.head).await?;
-        let queued = store.entries(&self.keys.queue, 100.min(store.limits().page_items)).await?;
-        let timers = crate::dead::scan(&**store, &self.keys.timers()).await?;
-        if found.is_none() && queued.items.is_empty() && timers.is_empty() {
-            return Ok(None);
-        }
-        let head = found.as_ref().map(|found| Head::decode(&self.keys.head, &found.value)).transpose()?;
-        let check = match &found {
-            Some(found) => Check::Version(self.keys.head.clone(), found.version),
-            None => Check::Absent(self.keys.head.clone()),
-        };
-        let mut commit = self.keys.delete(Commit::new().check(check));
-        for item in timers.iter().take(40) {
-            let (timer, at) = numbers_of(&item.key)?;
-            commit = commit.delete(self.keys.due(at, timer));
-        }
-        for at in head.iter().flat_map(|head| &head.sweeps) {
-            commit = commit.delete(self.keys.due(*at, SWEEP));
-        }
-        let mut answers: std::collections::BTreeMap<_, Vec<(u64, Outcome)>> =
-            std::collections::BTreeMap::new();
-        for entry in &queued.items {
-            if let Bundle::Here(parcels) = Bundle::decode(&self.keys.queue, &entry.value)? {
-                for to in parcels.iter().filter_map(|parcel| parcel.to) {
-                    answers.entry(to.session()).or_default().push((to.slot, Outcome::Deleted));
-                }
-            }
-        }
-        for (session, answers) in answers.into_iter().take(10) {
-            // An answer to a session that has ended would stay: only those that are there get one.
-            if store.get(&ground.keys().session(session)).await?.is_some() {
-                commit = commit.check(Check::Present(ground.keys().session(session)));
-                let mark = ground.env().random_u64();
-                for (key, value) in
-                    crate::reply::write(ground.keys(), session, mark, &answers, store.limits().value_bytes)
-                {
-                    commit = commit.set(key, value);
-                }
-            }
-        }
-        Ok(Some(commit))
-    }
-
-    /// Changes the head of a server that exists.
-    async fn change(&self, change: impl Fn(&mut Head) -> bool) -> Result<bool, ServerError> {
-        let (ground, store) = (&self.servers.ground, self.servers.ground.store());
-        let mut pauses = ground.retry().start(ground.env());
-        loop {
-            let found = store.get(&self.keys.head).await?;
-            let mut head = match &found {
-                Some(found) => Head::decode(&self.keys.head, &found.value)?,
-                None => return Ok(false),
-            };
-            let Some(found) = found.filter(|_| change(&mut head)) else { return Ok(false) };
-            head.mark(ground.env().random_u64());
-            let now = Bytes::copy_from_slice(&millis(ground.env().unix_time()).to_be_bytes());
-            let commit = Commit::new()
-                .check(Check::Version(self.keys.head.clone(), found.version))
-                .set(self.keys.head.clone(), head.encode())
-                .set(self.keys.work.clone(), now);
-            match store.commit(commit).await {
-                Ok(_) => return Ok(true),
-                Err(error) => {
-                    let error = of_commit(&error);
-                    let passes = !matches!(&error, ServerError::Store(error) if !error.is_transient());
-                    if !passes || !pauses.pause().await {
-                        return Err(error);
-                    }
-                }
-            }
-        }
-    }
-
-    async fn bury(&self, number: u64, replay: bool) -> Result<bool, ServerError> {
-        let env = self.servers.ground.env();
-        self.dead().take(number, replay, env.unix_time(), env.random_u64()).await
-    }
-
-    fn dead(&self) -> DeadLetters<'_> {
-        DeadLetters { store: &**self.servers.ground.store(), keys: &self.keys }
-    }
-
     async fn tell(&self, cast: S::Cast, urgent: bool) -> Result<(), ServerError> {
+        self.servers.admit()?;
         let message = self.servers.ground.env().random_u64();
         let span = tracing::debug_span!("server.cast", kind = S::KIND, server = %self.id, message);
         async {
@@ -478,6 +251,7 @@ impl<S: Server> ServerRef<S> {
     }
 
     async fn ask(&self, call: S::Call, options: CallOptions, urgent: bool) -> Result<S::Reply, ServerError> {
+        self.servers.admit()?;
         let CallOptions { timeout, idempotency_key: key } = options;
         if let Some(key) = &key
             && (key.is_empty() || key.len() > IDEMPOTENCY_KEY_BYTES_MAX)
@@ -604,9 +378,4 @@ impl<S: Server> ServerRef<S> {
 #[must_use]
 pub fn message_bytes_max(limits: &tenure_store::Limits) -> usize {
     (limits.commit_bytes / 2).saturating_sub(12 * 1024)
-}
-
-/// A session that there never was.
-fn nobody() -> tenure_cluster::SessionId {
-    tenure_cluster::SessionId::from_bytes([0; tenure_cluster::SessionId::BYTES])
 }

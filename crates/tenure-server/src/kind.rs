@@ -11,13 +11,12 @@ use std::{
 
 use parking_lot::Mutex;
 use tenure_cluster::Ground;
-use tenure_store::{Check, Commit, CommitError, Conflict, Item, Name, Range, Store as _, StoreError};
+use tenure_store::{Check, Commit, CommitError, Conflict, Name, Store as _};
 use tokio::sync::Notify;
 
 use crate::{
     Server,
     courier::{Courier, Told},
-    dead,
     desk::{Desk, DeskRef},
     flaws::Flaws,
     keys::{ServerKeys, shard_of},
@@ -121,10 +120,6 @@ impl<S: Server> Kind<S> {
     pub(crate) fn report_idle(&self, id: &Name) {
         self.idle.lock().insert(id.clone());
         self.used.notify_one();
-    }
-
-    pub(crate) async fn scan(&self, range: &Range) -> Result<Vec<Item>, StoreError> {
-        dead::scan(&**self.ground.store(), range).await
     }
 
     /// Lets desks go that nobody uses, and removes marks of work that is done. Runs until its task is ended.

@@ -83,6 +83,7 @@ mod context;
 mod dead;
 mod error;
 mod handle;
+mod operate;
 mod server;
 mod servers;
 pub mod state;
@@ -90,6 +91,7 @@ pub mod state;
 mod consumer;
 mod courier;
 mod desk;
+mod due;
 mod effects;
 mod flaws;
 mod kind;
@@ -107,8 +109,9 @@ pub use desk::{Locked, LockedRequest};
 pub use error::ServerError;
 #[cfg(feature = "flaws")]
 pub use flaws::Flaws;
-pub use handle::{CALL_TIMEOUT, CallOptions, ServerRef, Status, message_bytes_max};
+pub use handle::{CALL_TIMEOUT, CallOptions, ServerRef, message_bytes_max};
 pub use once::IDEMPOTENCY_KEY_BYTES_MAX;
+pub use operate::Status;
 pub use parcel::Attempt;
 pub use server::{EffectId, Failure, Fold, Message, Never, Policy, Server};
 #[cfg(feature = "flaws")]

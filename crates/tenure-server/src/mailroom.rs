@@ -3,7 +3,11 @@
 //! Answers are belongings of the caller's session. One watch and one task serve all callers of a node; a node that never waits has neither. Keys of
 //! answers that were read are deleted along with the next thing that is sent, or a little later. Those of a session that has ended went with it.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use parking_lot::Mutex;
 use tenure_cluster::{Ground, Session, SessionId};
@@ -33,9 +37,9 @@ pub(crate) struct Mailroom {
     /// Told when somebody begins to wait.
     wanted: Notify,
     /// Keys of answers that were read.
-    discards: Mutex<Vec<Key>>,
-    /// Told when some of these were not deleted after all.
-    returned: Notify,
+    discards: Mutex<BTreeSet<Key>>,
+    /// Told when there are some.
+    discarding: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -72,7 +76,7 @@ impl Mailroom {
             desk: Mutex::default(),
             wanted: Notify::new(),
             discards: Mutex::default(),
-            returned: Notify::new(),
+            discarding: Notify::new(),
         }
     }
 
@@ -92,15 +96,21 @@ impl Mailroom {
     /// Some keys to delete along with a commit that is made anyway.
     pub(crate) fn take_discards(&self, most: usize) -> Vec<Key> {
         let mut discards = self.discards.lock();
-        let count = discards.len().min(most);
-        discards.drain(..count).collect()
+        let mut taken = Vec::new();
+        while taken.len() < most
+            && let Some(key) = discards.pop_first()
+        {
+            taken.push(key);
+        }
+        taken
     }
 
-    /// They are still to be deleted.
-    pub(crate) fn return_discards(&self, keys: Vec<Key>) {
-        if !keys.is_empty() {
-            self.discards.lock().extend(keys);
-            self.returned.notify_one();
+    /// They are to be deleted.
+    pub(crate) fn add_discards(&self, keys: impl IntoIterator<Item = Key>) {
+        let mut discards = self.discards.lock();
+        discards.extend(keys);
+        if !discards.is_empty() {
+            self.discarding.notify_one();
         }
     }
 
@@ -134,13 +144,28 @@ impl Mailroom {
                 env.sleep(PAUSE).await;
                 continue;
             }
+            watch.changed().await;
+        }
+    }
+
+    /// Deletes keys of answers that were read and that no other commit takes along. Runs until its task is ended.
+    pub(crate) async fn tidy(self: Arc<Self>) {
+        let env = self.ground.env();
+        loop {
+            self.discarding.notified().await;
             loop {
-                let idle = self.discards.lock().is_empty();
-                tokio::select! {
-                    biased;
-                    () = watch.changed() => break,
-                    () = self.returned.notified() => {}
-                    () = env.sleep(DISCARD_PAUSE), if !idle => self.discard().await,
+                if self.discards.lock().len() < DISCARDS_MAX {
+                    env.sleep(DISCARD_PAUSE).await;
+                }
+                let keys = self.take_discards(DISCARDS_MAX);
+                if keys.is_empty() {
+                    break;
+                }
+                let commit = keys.iter().fold(Commit::new(), |commit, key| commit.delete(key.clone()));
+                if let Err(error) = self.ground.store().commit(commit).await {
+                    tracing::debug!(%error, "answers that were read could not be deleted: it is tried again");
+                    self.add_discards(keys);
+                    env.sleep(PAUSE).await;
                 }
             }
         }
@@ -186,23 +211,8 @@ impl Mailroom {
             }
         }
         drop(desk);
-        let mut discards = self.discards.lock();
-        for item in parts.drain(..) {
-            if !discards.contains(&item.key) {
-                discards.push(item.key);
-            }
-        }
+        self.add_discards(parts.drain(..).map(|item| item.key));
         Ok(())
-    }
-
-    async fn discard(&self) {
-        let keys = self.take_discards(DISCARDS_MAX);
-        let commit = keys.iter().fold(Commit::new(), |commit, key| commit.delete(key.clone()));
-        if let Err(error) = self.ground.store().commit(commit).await {
-            tracing::debug!(%error, "answers that were read could not be deleted: it is tried again");
-            self.return_discards(keys);
-            self.ground.env().sleep(PAUSE).await;
-        }
     }
 }
 

@@ -28,12 +28,12 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Message for T {}
 /// | [`cast_nowait`](crate::ServerRef::cast_nowait) | [`handle_cast`](Server::handle_cast) | in order; lost if the process ends before it is durable |
 /// | [`priority_call`](crate::ServerRef::priority_call), [`priority_cast`](crate::ServerRef::priority_cast) | the same two | once for the state; before all that waits, and though the server is locked; in no order with the rest |
 /// | [`cast_after`](crate::ServerRef::cast_after), [`Context::cast_after`] | [`handle_cast`](Server::handle_cast) | as `cast`, from the time it is due |
-/// | [`read`](crate::ServerRef::read) | none | sees all that was acknowledged before it began |
+/// | [`read`](crate::ServerRef::read) | none | sees all that was applied before it began, so every call that was answered; what waits in the queue is not applied yet |
 /// | [`Context::lock`] | [`handle_locked`](Server::handle_locked) | outside any commit; at least once; its result is folded into the state once |
 /// | [`Context::effect`] | [`handle_effect`](Server::handle_effect) | recorded with the state; at least once, with an id to tell repetitions |
 /// | [`Context::after_commit`] | the closure | after the commit, at most once |
 pub trait Server: Send + Sync + Sized + 'static {
-    /// What this kind is called in the store: a [`Name`](tenure_store::Name). It must not change while servers of it exist.
+    /// What this kind is called in the store: a [`Name`]. It must not change while servers of it exist.
     const KIND: &'static str;
 
     /// The version of the state's schema. Raise it when an older release could not read the state; see [`Server::migrate`].
@@ -50,7 +50,7 @@ pub trait Server: Send + Sync + Sized + 'static {
     type Reply: Message;
     /// Requests that are not.
     type Cast: Message;
-    /// Durable effects; [`Never`](crate::Never) if there are none.
+    /// Durable effects; [`Never`] if there are none.
     type Effect: Message;
 
     /// The state of a server that has none yet.
@@ -246,7 +246,7 @@ impl Policy {
         self.retry_first.saturating_mul(1 << doublings).min(self.retry_most)
     }
 
-    pub(crate) fn attempts_max(&self) -> usize {
+    pub(crate) fn tries(&self) -> usize {
         usize::try_from(self.attempts_max.max(1)).unwrap_or(usize::MAX)
     }
 }

@@ -1,10 +1,14 @@
 //! [`Serve`]: durable servers on a node of a cluster.
 
-use std::{any::Any, collections::BTreeMap, sync::Arc};
+use std::{
+    any::Any,
+    collections::BTreeMap,
+    sync::{Arc, Weak},
+};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use tenure_cluster::{Cluster, Ground};
+use tenure_cluster::{Cause, Cluster, Ground};
 use tenure_store::{Check, Commit, Name, Range, Store as _, StoreError, StoreExt as _};
 use tokio::task::JoinHandle;
 
@@ -17,7 +21,7 @@ use crate::{
     flaws::Flaws,
     keys::{KindKeys, id_of},
     kind::Kind,
-    mailroom::Mailroom,
+    mailroom::{Mailroom, ended},
     parcel::pack,
     reply::{self, Outcome},
 };
@@ -129,7 +133,17 @@ impl Servers {
         });
         let (courier, mut tasks) = Courier::start(&ground, &room, &told, flaws);
         tasks.push(ground.env().spawn(Arc::clone(&room).run()));
+        tasks.push(ground.env().spawn(Arc::clone(&room).tidy()));
+        tasks.push(ground.env().spawn(stop_with(ground.clone(), Arc::downgrade(&served))));
         Self { ground, room, courier, told, served, tasks, flaws }
+    }
+
+    /// Whether the node still takes part.
+    pub(crate) fn admit(&self) -> Result<(), ServerError> {
+        match self.ground.session().ended() {
+            Some(Cause::Left) => Err(ServerError::Left),
+            _ => Ok(()),
+        }
     }
 
     /// The kind of `S`, if it is served here.
@@ -165,6 +179,25 @@ impl Servers {
     }
 }
 
+/// Stops serving when the node has left.
+async fn stop_with(ground: Ground, served: Weak<Mutex<BTreeMap<Name, Served>>>) {
+    let mut sessions = ground.sessions();
+    loop {
+        let session = sessions.borrow_and_update().clone();
+        ended(&session).await;
+        if session.ended() == Some(Cause::Left) {
+            break;
+        }
+        if sessions.changed().await.is_err() {
+            break;
+        }
+    }
+    if let Some(served) = served.upgrade() {
+        let served = std::mem::take(&mut *served.lock());
+        drop(served);
+    }
+}
+
 impl std::fmt::Debug for Servers {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Servers").field("served", &self.served.lock().keys()).finish_non_exhaustive()
@@ -180,7 +213,7 @@ pub fn plant(cluster: &Cluster, flaws: Flaws) {
 /// A kind that this node serves. Dropping it changes nothing.
 #[derive(Clone, Debug)]
 pub struct Serving {
-    servers: std::sync::Weak<Servers>,
+    servers: Weak<Servers>,
     kind: Name,
 }
 

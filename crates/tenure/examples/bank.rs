@@ -2,13 +2,23 @@
 
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
-use std::{process::Command, time::Duration};
+use std::{
+    process::{Child, Command},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use serde::{Deserialize, Serialize};
 use tenure::prelude::*;
+use tokio::task::JoinHandle;
 
-const TRANSFERS: u64 = 100;
+const TELLERS: u64 = 4;
+const TRANSFERS: u64 = 30;
 const START: u64 = 1000;
+const PATIENCE: Duration = Duration::from_secs(30);
 
 #[derive(Default)]
 struct Account;
@@ -69,70 +79,95 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let folder = tempfile::tempdir()?;
     let url = format!("sqlite:{}", folder.path().join("bank.db").display());
-    let start = |name: &str| Command::new(std::env::current_exe()?).args([&url, name]).spawn();
-    let (mut one, mut two) = (start("one")?, start("two")?);
-    let outcome = transfer(&url, || {
-        two.kill()?;
-        two.wait()
-    })
-    .await;
-    // Whatever came of it, no process stays.
-    for process in [&mut one, &mut two] {
-        process.kill()?;
-        process.wait()?;
+    let start = |name: &str| {
+        Ok::<_, std::io::Error>(Process(
+            Command::new(std::env::current_exe()?).args([url.as_str(), name]).spawn()?,
+        ))
+    };
+
+    // This node only sends: what it wants goes through the queues, and the answers come back through the store.
+    let bank = Cluster::join(tenure::open(&url).await?, Settings::new("bank", "tellers")?).await?;
+    let accounts = [bank.server::<Account>("ann")?, bank.server::<Account>("bob")?];
+    let (first, done) = (start("first")?, Arc::new(AtomicU64::new(0)));
+    let tellers: Vec<_> =
+        (0..TELLERS).map(|teller| tokio::spawn(pay(teller, accounts.clone(), Arc::clone(&done)))).collect();
+
+    let env = Env::system();
+    let is_half = || done.load(Ordering::SeqCst) >= TELLERS * TRANSFERS / 2;
+    while !is_half() && !tellers.iter().any(JoinHandle::is_finished) {
+        env.sleep(Duration::from_millis(1)).await;
     }
-    outcome
+    drop(first);
+    println!("the process that serves the accounts was killed at its work, and another is started");
+    let _second = start("second")?;
+    let mut paid = [0, 0];
+    for teller in tellers {
+        let [ann, bob] = teller.await??;
+        paid = [paid[0] + ann, paid[1] + bob];
+    }
+
+    // What was paid is on its way until it is handled: wait for the last of it.
+    let due = [START - paid[0] + paid[1], START - paid[1] + paid[0]];
+    let [ann, bob] = env
+        .timeout(PATIENCE, settled(&env, &accounts, due))
+        .await
+        .map_err(|_| "money was lost or made")??;
+    println!("Ann has {ann}, Bob has {bob}: {} in all", ann + bob);
+    assert_eq!(ann + bob, 2 * START);
+    bank.leave().await;
+    Ok(())
 }
 
-/// What each of the two processes does until it is killed.
+/// What a process does until it is killed.
 async fn serve(url: &str, name: &str) -> Result<(), Box<dyn std::error::Error>> {
     let cluster = Cluster::join(tenure::open(url).await?, Settings::new("bank", name)?).await?;
     cluster.serve::<Account>()?;
     std::future::pending().await
 }
 
-async fn transfer<T>(
-    url: &str,
-    kill: impl FnOnce() -> std::io::Result<T>,
-) -> Result<(), Box<dyn std::error::Error>> {
-    // This node only sends: what it wants goes through the queues, and the answers come back through the store.
-    let teller = Cluster::join(tenure::open(url).await?, Settings::new("bank", "teller")?).await?;
-    let accounts = [teller.server::<Account>("ann")?, teller.server::<Account>("bob")?];
-    let (mut kill, mut paid) = (Some(kill), [0, 0]);
+/// Makes transfers, one after another, and returns how much each account has paid.
+async fn pay(
+    teller: u64,
+    accounts: [ServerRef<Account>; 2],
+    done: Arc<AtomicU64>,
+) -> Result<[u64; 2], ServerError> {
+    let mut paid = [0, 0];
     for number in 0..TRANSFERS {
-        if number == TRANSFERS / 2 {
-            println!("{number} transfers are done; one of the two servers is killed");
-            kill.take().map(|kill| kill()).transpose()?;
-        }
         let (from, to) = if number % 3 == 0 { (1, 0) } else { (0, 1) };
-        let amount = 1 + number % 7;
-        let order = Transfer { to: accounts[to].id().to_string(), amount };
-        // With a key of its own, it would be safe to ask again, had the answer been lost with this process.
-        let options = CallOptions::default()
-            .timeout(Duration::from_secs(30))
-            .idempotency_key(format!("transfer-{number}"));
-        if accounts[from].call_with(order, options).await? {
+        let transfer = Transfer { to: accounts[to].id().to_string(), amount: 1 + number % 7 };
+        let amount = transfer.amount;
+        // Asked again under the same key, as after an answer that was lost, it would be answered and not paid again.
+        let options = CallOptions::default().timeout(PATIENCE).idempotency_key(format!("{teller}-{number}"));
+        if accounts[from].call_with(transfer, options).await? {
             paid[from] += amount;
         }
+        done.fetch_add(1, Ordering::SeqCst);
     }
+    Ok(paid)
+}
 
-    // What was paid is on its way until it is handled: wait for the last of it.
-    let env = Env::system();
-    let due = [START - paid[0] + paid[1], START - paid[1] + paid[0]];
-    let settled = async {
-        loop {
-            let balances =
-                [accounts[0].read(|balance| *balance).await?, accounts[1].read(|balance| *balance).await?];
-            if balances == due {
-                return Ok::<_, ServerError>(balances);
-            }
-            env.sleep(Duration::from_millis(20)).await;
+/// Waits until the accounts have what is due.
+async fn settled(
+    env: &Env,
+    accounts: &[ServerRef<Account>; 2],
+    due: [u64; 2],
+) -> Result<[u64; 2], ServerError> {
+    loop {
+        let balances =
+            [accounts[0].read(|balance| *balance).await?, accounts[1].read(|balance| *balance).await?];
+        if balances == due {
+            return Ok(balances);
         }
-    };
-    let [ann, bob] =
-        env.timeout(Duration::from_secs(30), settled).await.map_err(|_| "money was lost or made")??;
-    println!("Ann has {ann}, Bob has {bob}: {} in all", ann + bob);
-    assert_eq!(ann + bob, 2 * START);
-    teller.leave().await;
-    Ok(())
+        env.sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// A process that is killed when this is dropped.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may be gone already.
+        let _ = self.0.kill().and_then(|()| self.0.wait());
+    }
 }

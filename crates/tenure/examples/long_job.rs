@@ -60,7 +60,7 @@ impl Server for Printer {
         // The long part: minutes, if need be. If this process goes, another node does it again.
         self.done.notified().await;
         let line = format!("{report} printed");
-        Ok(Fold::new(move |log, _| {
+        Ok(Fold::new(move |log: &mut Log, _| {
             log.push(line.clone());
             Ok(Some(log.clone()))
         }))

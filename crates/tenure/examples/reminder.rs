@@ -12,7 +12,7 @@ struct Diary;
 
 /// What is planned, and what has come true.
 #[derive(Default, State)]
-#[state(crate = "tenure::server::state")]
+#[state(crate = "tenure::server")]
 struct Pages {
     /// Timers can be stored, to be cancelled from any node.
     #[state(parts)]
@@ -84,12 +84,12 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let first = Cluster::join(tenure::open(&url).await?, Settings::new("example", "first")?).await?;
     first.serve::<Diary>()?;
     let diary = first.server::<Diary>("ann")?;
-    diary.cast(plan("water the plants", 600)).await?;
-    diary.cast(plan("call the plumber", 700)).await?;
+    diary.cast(plan("water the plants", 2000)).await?;
+    diary.cast(plan("call the plumber", 2100)).await?;
     diary.cast(Entry::CallOff("call the plumber".into())).await?;
     // A sender can set timers too, and take them back.
-    let meeting = diary.cast_after(Duration::from_millis(800), Entry::Remind("meeting".into())).await?;
-    diary.cast_after(Duration::from_millis(900), Entry::Remind("lunch".into())).await?;
+    let meeting = diary.cast_after(Duration::from_millis(2200), Entry::Remind("meeting".into())).await?;
+    diary.cast_after(Duration::from_millis(2300), Entry::Remind("lunch".into())).await?;
     assert!(first.cancel(&meeting).await?);
     assert_eq!(diary.read(|pages| pages.reminders.len()).await?, 0);
     drop(diary);
@@ -101,7 +101,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     second.serve::<Diary>()?;
     let (diary, env) = (second.server::<Diary>("ann")?, Env::system());
     let reminders = loop {
-        let reminders = diary.read(|pages| pages.reminders.iter().cloned().collect::<Vec<_>>()).await?;
+        let reminders = diary
+            .read(|pages| pages.reminders.iter().map(|(_, what)| what.clone()).collect::<Vec<_>>())
+            .await?;
         if reminders.len() == 2 {
             break reminders;
         }

@@ -1,7 +1,7 @@
 //! Leader election, membership, singletons, durable servers and a process registry, kept in the database you already run.
 //!
-//! This crate is the door to the others: [`open()`] opens a store by its URL, and [`prelude`] has what most programs use. What is here so far
-//! is the foundation, the store; see the project's README for what is to come.
+//! This crate is the door to the others: [`open()`] opens a store by its URL, and [`prelude`] has what most programs use. Here so far are the stores,
+//! the [`cluster`] (sessions, members, elections, messages between nodes) and durable [servers](server); singletons and the registry are to come.
 //!
 //! ```
 //! use tenure::prelude::*;

@@ -218,17 +218,18 @@ impl<S: Server> Making<'_, S> {
     ) -> Result<Commit, ServerError> {
         let item = &mut self.plan.items[at];
         let error = item.failed.clone().unwrap_or_default();
+        let urgent = matches!(item.origin, Origin::Urgent { .. } | Origin::Local { urgent: true, .. });
         let node = self.kind.ground.settings().node.as_str();
         item.attempts.push(Attempt::new(self.kind.ground.env().unix_time(), node, &error));
         let parcel = item.parcel();
         item.attempts.pop();
         let parcel = parcel?;
         let attempts = parcel.attempts.len();
-        if attempts < S::POLICY.attempts_max() && !self.plan.items[at].hopeless {
+        if attempts < S::POLICY.tries() && !self.plan.items[at].hopeless {
             let due = millis(self.now + S::POLICY.pause(attempts));
             let timer = self.kind.ground.env().random_u64().max(1);
             tracing::warn!(kind = S::KIND, server = %self.id, message = parcel.id, attempts, %error, "a message failed: it is tried again later");
-            return Ok(set_timer(commit, self.keys, due, timer, &parcel, self.limits));
+            return Ok(set_timer(commit, self.keys, due, timer, &parcel, urgent, self.limits));
         }
         tracing::error!(kind = S::KIND, server = %self.id, message = parcel.id, attempts, %error, "a message failed for the last time: it is a dead letter");
         metrics::counter!("tenure_server_dead_letters_total", "kind" => S::KIND).increment(1);
@@ -251,7 +252,7 @@ impl<S: Server> Making<'_, S> {
         for (at, sent) in self.run.sent.iter().enumerate() {
             match sent.later {
                 Some((at_ms, timer)) => {
-                    commit = set_timer(commit, &sent.keys, at_ms, timer, &sent.parcel, self.limits);
+                    commit = set_timer(commit, &sent.keys, at_ms, timer, &sent.parcel, false, self.limits);
                 }
                 None => bundles.entry(sent.keys.queue.clone()).or_default().push(at),
             }

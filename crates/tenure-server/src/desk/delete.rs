@@ -5,11 +5,7 @@ use std::collections::BTreeSet;
 use tenure_store::{Commit, Key, Range, Write};
 
 use super::{Desk, commit::Made, plan::Plan, refuse, run::Run, settle::End};
-use crate::{
-    Server, ServerError,
-    keys::{SWEEP, numbers_of},
-    reply::Outcome,
-};
+use crate::{Server, ServerError, due::clear_timers, keys::SWEEP, reply::Outcome};
 
 impl<S: Server> Desk<S> {
     /// Deletes the server, and tells those who wait in its queue.
@@ -24,11 +20,8 @@ impl<S: Server> Desk<S> {
         let gone: Vec<Range> = deletion.writes.iter().map(Write::range).collect();
         let mut commit = std::mem::take(&mut made.commit);
         commit.writes.retain(|write| !gone.iter().any(|range| range.contains(write.range().start())));
-        let mut dues = BTreeSet::new();
-        for item in self.kind.scan(&self.keys.timers()).await? {
-            let (timer, at) = numbers_of(&item.key)?;
-            dues.insert(self.keys.due(at, timer));
-        }
+        let mut dues: BTreeSet<Key> =
+            clear_timers(&**self.kind.ground.store(), &self.keys).await?.into_iter().collect();
         dues.extend(made.head.sweeps.iter().map(|at| self.keys.due(*at, SWEEP)));
         let written: BTreeSet<Key> =
             commit.writes.iter().map(|write| write.range().start().clone()).collect();

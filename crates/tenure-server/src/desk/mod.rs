@@ -189,7 +189,7 @@ impl<S: Server> Desk<S> {
             && self.urgent.is_empty()
             && self.looks.lock().is_empty()
             && self.sweeps.is_empty()
-            && (self.waiting.is_empty() || self.worker.is_some())
+            && self.waiting.is_empty()
     }
 
     fn take(&mut self, request: Request<S>) {

@@ -113,9 +113,8 @@ impl<S: Server> Desk<S> {
             return Ok((!plan.items.is_empty()).then_some(plan));
         }
         if !is_open {
-            if lock == Lock::Theirs || head.stopped.is_some() {
-                self.send_waiting();
-            }
+            // A cast must be durable when it returns, however long the lock is held.
+            self.send_waiting();
             self.look &= !looked;
             return Ok((!plan.items.is_empty()).then_some(plan));
         }
@@ -239,7 +238,7 @@ impl<S: Server> Desk<S> {
         if was_locked || was_alone {
             // It keeps its place: that its process went away may not have been its fault.
             let gone = "the process that had it in hand went away";
-            if first.attempts.len() + 1 >= S::POLICY.attempts_max() {
+            if first.attempts.len() + 1 >= S::POLICY.tries() {
                 first.failed = Some(gone.to_owned());
             } else {
                 let ground = &self.kind.ground;

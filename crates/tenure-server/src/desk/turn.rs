@@ -57,6 +57,10 @@ impl<S: Server> Desk<S> {
                 }
                 (self.look, self.worked) = (false, None);
                 self.sweeps.clear();
+                if matches!(error, ServerError::Newer { .. }) {
+                    // A newer node handles it.
+                    self.send_waiting();
+                }
                 self.refuse_all(&error);
             }
         }

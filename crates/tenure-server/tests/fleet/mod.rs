@@ -3,6 +3,8 @@
 #![allow(dead_code, reason = "not every test uses all of it")]
 #![allow(clippy::unwrap_used, reason = "a test tells what it found by panicking")]
 
+mod counted;
+
 use std::{
     sync::{
         Arc,
@@ -12,13 +14,16 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use tenure_cluster::{Cluster, Settings};
+use tenure_cluster::{Cluster, Keys, Settings};
 use tenure_server::{
-    Context, EffectId, Failure, Fold, Locked, LockedRequest, Policy, ReplyTo, Server, Timer,
+    Context, EffectId, Failure, Fold, Locked, LockedRequest, Policy, ReplyTo, Serve as _, Server, ServerRef,
+    Status, Timer,
     state::{Map, State},
 };
-use tenure_store::{Env, Faults, Faulty, Gate, Key, MemoryStore, Range, Store, StoreExt as _};
+use tenure_store::{Env, Faults, Faulty, Gate, Key, MemoryStore, Range, Store, StoreExt as _, Tuple};
 use tokio::sync::Semaphore;
+
+pub(crate) use counted::Counted;
 
 /// What all nodes of a test share.
 #[derive(Clone)]
@@ -32,30 +37,91 @@ pub(crate) struct Seat {
     pub(crate) cluster: Cluster,
     pub(crate) gate: Gate,
     pub(crate) link: Arc<Faulty>,
+    /// What the node asks of the store.
+    pub(crate) counted: Arc<Counted>,
+}
+
+impl Seat {
+    /// Ends the process at once: nothing of it reaches the store any more.
+    pub(crate) fn kill(&self) {
+        self.link.cut();
+        self.gate.kill();
+    }
+
+    pub(crate) fn journal(&self, id: &str) -> ServerRef<Journal> {
+        self.cluster.server(id).unwrap()
+    }
+
+    /// Serves journals that do what they do to this world.
+    pub(crate) fn serve(&self, world: World) -> Arc<World> {
+        let world = Arc::new(world);
+        *world.fuse.lock() = Some((self.gate.clone(), Arc::clone(&self.link)));
+        self.cluster.serve_with(Journal(Arc::clone(&world))).unwrap();
+        world
+    }
 }
 
 impl Fleet {
     pub(crate) fn new() -> Self {
-        Self { env: Env::simulated(7), store: Arc::new(MemoryStore::new()) }
+        Self::over(MemoryStore::new())
+    }
+
+    pub(crate) fn over(store: impl Store + 'static) -> Self {
+        Self::with_seed(7, store)
+    }
+
+    pub(crate) fn with_seed(seed: u64, store: impl Store + 'static) -> Self {
+        Self { env: Env::simulated(seed), store: Arc::new(store) }
     }
 
     pub(crate) async fn join(&self, node: &str) -> Seat {
+        self.join_at_speed(node, 100).await
+    }
+
+    /// A node whose clock runs at so many hundredths of the right speed.
+    pub(crate) async fn join_at_speed(&self, node: &str, hundredths: u32) -> Seat {
         let gate = Gate::new();
-        let env = self.env.fork().behind(&gate);
-        let link = Arc::new(Faulty::new(Arc::clone(&self.store), self.env.fork(), Faults::NONE));
+        let env = self.env.fork().behind(&gate).at_speed(hundredths);
+        let counted = Arc::new(Counted::new(Arc::clone(&self.store)));
+        let inner = Arc::clone(&counted) as Arc<dyn Store>;
+        let link = Arc::new(Faulty::new(inner, self.env.fork(), Faults::NONE));
         let mut settings = Settings::new("c", node).unwrap();
         // One process runs all of them.
         settings.proof_of_death = false;
         let cluster = Cluster::join_in(Arc::clone(&link) as Arc<dyn Store>, settings, env).await.unwrap();
-        Seat { cluster, gate, link }
+        Seat { cluster, gate, link, counted }
     }
 
-    /// Every key and list that servers have, by name.
-    pub(crate) async fn left(&self) -> Vec<String> {
-        let mut found = Vec::new();
-        for item in self.store.scan(&Range::all(), 1000).await.unwrap().items {
-            found.push(item.key.to_string());
+    /// Where the servers of this cluster have their keys, by a word of `keys.rs`.
+    pub(crate) fn area(&self, word: &str) -> Tuple {
+        Keys::new(&"c".parse().unwrap()).area(word)
+    }
+
+    /// All keys of an area, by name.
+    pub(crate) async fn store_keys(&self, word: &str) -> Vec<String> {
+        self.names(self.area(word).range()).await
+    }
+
+    /// How many entries this list of a journal has.
+    pub(crate) async fn entries(&self, word: &str, id: &str) -> usize {
+        let list = self.area(word).text(Journal::KIND).text(id).key();
+        self.store.entries(&list, 1000).await.unwrap().items.len()
+    }
+
+    /// All keys of a range, by name.
+    async fn names(&self, range: Range) -> Vec<String> {
+        let (mut rest, mut found) = (Some(range), Vec::new());
+        while let Some(range) = rest.take() {
+            let page = self.store.scan(&range, 1000).await.unwrap();
+            rest = page.items.last().filter(|_| page.more).map(|last| range.after(&last.key));
+            found.extend(page.items.iter().map(|item| item.key.to_string()));
         }
+        found
+    }
+
+    /// Every key that servers have, by name.
+    pub(crate) async fn left(&self) -> Vec<String> {
+        let mut found = self.names(Range::all()).await;
         found.retain(|key| {
             !["session", "beat", "local", "member", "consumer", "own"].iter().any(|word| key.contains(word))
         });
@@ -74,6 +140,20 @@ pub(crate) async fn until<F: Future<Output = bool>>(env: &Env, mut is: impl FnMu
     panic!("it never came to be");
 }
 
+/// All that a journal has written down.
+pub(crate) async fn said(journal: &ServerRef<Journal>) -> Vec<String> {
+    journal.read(|pages| pages.said.clone()).await.unwrap()
+}
+
+/// What is known of a journal that exists.
+pub(crate) async fn status(journal: &ServerRef<Journal>) -> Status {
+    journal.status().await.unwrap().unwrap()
+}
+
+pub(crate) async fn is_locked(journal: &ServerRef<Journal>) -> bool {
+    journal.status().await.unwrap().is_some_and(|status| status.is_locked)
+}
+
 /// A journal: a list of what was said to it, and what else a server can do.
 #[derive(Clone, Default)]
 pub(crate) struct Journal(pub(crate) Arc<World>);
@@ -90,6 +170,37 @@ pub(crate) struct World {
     /// Locked work waits for one of these.
     pub(crate) permits: Option<Semaphore>,
     pub(crate) after: AtomicU64,
+    /// How the process of this world ends.
+    pub(crate) fuse: parking_lot::Mutex<Option<(Gate, Arc<Faulty>)>>,
+}
+
+impl World {
+    /// A world in which locked work waits for permits.
+    pub(crate) fn waiting() -> Self {
+        Self { permits: Some(Semaphore::new(0)), ..Self::default() }
+    }
+
+    /// Lets one locked work go on.
+    pub(crate) fn permit(&self) {
+        self.permits.as_ref().unwrap().add_permits(1);
+    }
+
+    pub(crate) fn works(&self) -> u64 {
+        self.works.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn ran(&self) -> u64 {
+        self.ran.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn after(&self) -> u64 {
+        self.after.load(Ordering::SeqCst)
+    }
+
+    /// What effects were tried, in order.
+    pub(crate) fn effects(&self) -> Vec<(String, EffectId)> {
+        self.effects.lock().clone()
+    }
 }
 
 #[derive(Default, State)]
@@ -108,6 +219,10 @@ pub(crate) enum Say {
     /// Fails so many times, then writes it down.
     Fail(String, u32),
     Panic(String),
+    /// Ends the process that handles it.
+    Kill,
+    /// Writes down how often it has failed before.
+    Attempt,
     /// Answers when somebody says `Release`.
     Hold,
     Release,
@@ -150,6 +265,14 @@ impl Journal {
                 pages.said.push(format!("half {word}"));
                 panic!("{word} is terrible");
             }
+            Say::Kill => {
+                if let Some((gate, link)) = &*self.0.fuse.lock() {
+                    link.cut();
+                    gate.kill();
+                }
+                panic!("it is dying");
+            }
+            Say::Attempt => pages.said.push(format!("attempt {}", context.attempt())),
             Say::Hold => {
                 pages.waiting = context.reply_to();
                 return Ok(None);
@@ -207,7 +330,12 @@ impl Journal {
 
 impl Server for Journal {
     const KIND: &'static str = "journal";
-    const POLICY: Policy = Policy { queue_max: 100, ..Policy::DEFAULT };
+    const POLICY: Policy = Policy {
+        queue_max: 100,
+        answers_kept: Duration::from_secs(600),
+        dead_kept: Duration::from_secs(1200),
+        ..Policy::DEFAULT
+    };
     type State = Pages;
     type Call = Say;
     type Reply = Vec<String>;

@@ -10,6 +10,9 @@ use crate::{
     log::{Entry, Id, Sort, Work, next},
 };
 
+/// How many messages are shown on either side of one that is not as it should be.
+const NEAR: u64 = 6;
+
 /// What a server holds in the end.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Book {
@@ -69,12 +72,21 @@ pub(crate) fn all_is_there_once(history: &History, books: &[Book]) -> Vec<String
             Fate::Unknown => 0..=1,
         };
         if !may_be.contains(&places.len()) || places.iter().any(|(server, _)| *server != sent.server) {
-            found.push(format!("message {id} is at {places:?} (server, place): {sent:?}"));
+            let around =
+                places.iter().map(|(server, place)| around(&books[*server], *place)).collect::<Vec<_>>();
+            found.push(format!("message {id} is at {places:?} (server, place): {sent:?}{}", around.concat()));
         }
     }
     found
         .extend(there.iter().map(|(id, places)| format!("nobody sent message {id}, which is at {places:?}")));
     found
+}
+
+/// What stands around a place, for whoever wants to know why.
+fn around(book: &Book, place: u64) -> String {
+    let near = book.entries.range(place.saturating_sub(NEAR)..=place + NEAR);
+    let near = near.map(|(place, Entry { id, sort, attempt })| format!("{place}: {id} {sort:?} {attempt}"));
+    format!("\n  near {place}: {}", near.collect::<Vec<_>>().join(", "))
 }
 
 /// What one server sends on is on the next one, once.

@@ -21,9 +21,10 @@ use crate::{
     journal::History,
     leftover::{self, Stage},
     log::{Log, SERVERS},
+    sender::ACKNOWLEDGED,
     support::{
         place::Place,
-        process::{self, until},
+        process::{self, until, within},
     },
     table::Row,
     trouble::{Database, Trouble},
@@ -39,6 +40,14 @@ const ROLES: [Role; 7] =
 /// Between two kills: at least, and how much more by chance.
 const KILL_PAUSE: Duration = Duration::from_millis(50);
 const KILL_CHANCE: Duration = Duration::from_millis(300);
+
+/// How much more between two kills when answers get lost: that takes time as well.
+const LOSS_PAUSE: Duration = Duration::from_millis(400);
+
+/// How many messages are to be acknowledged for each kill before the next, and how long that is waited for: on a machine that is busy with other things, processes would be killed
+/// before they did anything.
+const MESSAGES_PER_KILL: usize = 4;
+const PROGRESS_TIME: Duration = Duration::from_millis(1500);
 
 /// Every so many kills a process is stopped until others have given it up, while the killing goes on.
 const KILLS_PER_STOP: usize = 30;
@@ -75,6 +84,8 @@ pub(crate) struct Fleet {
     /// The journals of all processes that ever were.
     journals: Vec<PathBuf>,
     stopped: Option<(usize, Moment)>,
+    /// How many messages were acknowledged so far, as far as is known.
+    acknowledged: usize,
     /// Decides what happens; when, is up to the machine.
     dice: Env,
     env: Env,
@@ -101,6 +112,7 @@ impl Fleet {
             seats: Vec::new(),
             journals: Vec::new(),
             stopped: None,
+            acknowledged: 0,
             dice: Env::simulated(case.seed),
             env,
             row: Row::new(name),
@@ -166,7 +178,14 @@ impl Fleet {
         let worker = self.worker(&node, role);
         drop(replace(&mut self.seats[victim], Seat { worker, joined: false }));
         self.row.kills += 1;
+        if self.case.trouble == Trouble::Proxy {
+            thread::sleep(LOSS_PAUSE);
+        }
         thread::sleep(KILL_PAUSE + self.dice.random_time(KILL_CHANCE));
+        within(PROGRESS_TIME, || {
+            self.look();
+            self.acknowledged >= MESSAGES_PER_KILL * self.row.kills
+        });
     }
 
     fn stop(&mut self) {
@@ -204,7 +223,10 @@ impl Fleet {
     fn look(&mut self) {
         for seat in &mut self.seats {
             seat.worker.assert_alive();
-            seat.joined |= seat.worker.said().iter().any(|line| line == "joined");
+            for line in seat.worker.said() {
+                seat.joined |= line == "joined";
+                self.acknowledged += usize::from(line == ACKNOWLEDGED);
+            }
         }
     }
 

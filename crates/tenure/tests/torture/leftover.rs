@@ -22,10 +22,10 @@ pub(crate) fn flaws(keys: &[Key], stage: Stage) -> Vec<String> {
         let found = Tuple::decode(key).ok()?;
         let [_, _, Part::Text(area), .., last] = found.parts() else { return None };
         Some(match area.as_str() {
-            "head" | "state" | "once" | "member" | "changes" => true,
+            "head" | "state" | "once" | "consumers" | "member" | "changes" => true,
             // Timer 0 stands for sweeping, which is due when answers need not be kept any longer.
             "due" => *last == Part::Int(0_u64.into()),
-            "session" | "beat" | "local" | "own" | "consumer" => stage == Stage::Idle,
+            "session" | "beat" | "local" | "own" => stage == Stage::Idle,
             _ => false,
         })
     };

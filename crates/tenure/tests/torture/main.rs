@@ -97,7 +97,7 @@ fn cases() -> Vec<(String, Case)> {
         cases.push(case("restarts", place, Trouble::Restarts(RESTARTS), few));
     }
     for place in [Place::Postgres, Place::MariaDb] {
-        cases.push(case("lost_answers", place, Trouble::Proxy, 2 * few));
+        cases.push(case("lost_answers", place, Trouble::Proxy, few));
     }
     cases
 }

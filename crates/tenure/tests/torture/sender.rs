@@ -11,7 +11,11 @@ use tokio::sync::watch;
 use crate::{
     journal::Journal,
     log::{Ask, Id, Log, Sort},
+    support::worker::say,
 };
+
+/// What it says whenever something was acknowledged.
+pub(crate) const ACKNOWLEDGED: &str = "acknowledged";
 
 /// How long it waits for an answer: longer than any fault lasts that is not meant to be seen.
 const CALL_TIME: Duration = Duration::from_secs(5);
@@ -128,5 +132,8 @@ impl Sender {
 
     fn end(&self, ask: &Ask, outcome: Result<Option<u64>, ServerError>) {
         self.journal.end(ask.id, &outcome);
+        if outcome.is_ok() {
+            say(ACKNOWLEDGED);
+        }
     }
 }

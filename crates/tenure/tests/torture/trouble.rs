@@ -7,7 +7,7 @@ use tenure_testbed::{Etcd, MariaDb, Options, Postgres, Proxy, ProxyFaults};
 use crate::support::place::Place;
 
 /// How likely a connection is cut, for each chunk of bytes: every process loses one a second or so, in the middle of anything.
-const FAULTS: ProxyFaults = ProxyFaults { request: 0.01, answer: 0.02 };
+const FAULTS: ProxyFaults = ProxyFaults { request: 0.005, answer: 0.01 };
 
 /// What happens to a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

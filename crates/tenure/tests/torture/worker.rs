@@ -129,7 +129,8 @@ async fn work(post: &Post) {
     }
     // The thread that listens lives as long as the process.
     leave.wait_for(|leave| *leave).await.unwrap();
-    if let Some(serving) = serving {
+    // The others just leave, which must do as well.
+    if let Some(serving) = serving.filter(|_| post.role == Role::Both) {
         serving.stop().await.unwrap();
     }
     // If it can't be done in time, the store is away, and with it the test.

@@ -1,0 +1,261 @@
+//! What operators do with a server: look at it, stop and start it, unlock it, delete it, and see to its dead letters.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use bytes::Bytes;
+use tenure_cluster::SessionId;
+use tenure_store::{Check, Commit, CommitError, Key, Pauses, Read, Store as _, StoreExt as _};
+
+use crate::{
+    DeadLetter, Server, ServerError, ServerRef,
+    dead::DeadLetters,
+    desk::Memory,
+    due::clear_timers,
+    error::of_commit,
+    head::{Claim, Head},
+    keys::SWEEP,
+    parcel::{Bundle, millis},
+    reply::{self, Outcome},
+};
+
+/// What is known of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Status {
+    /// How many messages were ever applied.
+    pub applied: u64,
+    /// How many messages wait, counted no further than a page.
+    pub waiting: u64,
+    /// How long the oldest of them waits, by the wall clock.
+    pub oldest: Option<Duration>,
+    /// Whether locked work is being done.
+    pub is_locked: bool,
+    /// Why it is stopped, if it is.
+    pub stopped: Option<String>,
+    /// How many dead letters there ever were.
+    pub died: u64,
+    /// The schema of its state.
+    pub schema: u32,
+}
+
+impl<S: Server> ServerRef<S> {
+    /// What is known of it; `None` if there is no such server.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub async fn status(&self) -> Result<Option<Status>, ServerError> {
+        let ground = &self.servers.ground;
+        let limit = ground.store().limits().page_items;
+        let list = Read::List { list: self.keys.queue.clone(), after: None, limit };
+        let found = ground.store().read(vec![Read::Key(self.keys.head.clone()), list]).await?;
+        let head = found.key(0).map(|found| Head::decode(&self.keys.head, &found.value)).transpose()?;
+        let entries = &found.list(1).items;
+        if head.is_none() && entries.is_empty() {
+            return Ok(None);
+        }
+        let head = head.unwrap_or_else(|| Head::new(S::SCHEMA));
+        let (mut waiting, mut sent) = (0, None);
+        for entry in entries {
+            match Bundle::decode(&self.keys.queue, &entry.value)? {
+                Bundle::Here(parcels) => {
+                    waiting += parcels.len() as u64;
+                    let skip = if sent.is_none() { usize::try_from(head.cursor).unwrap_or(0) } else { 0 };
+                    sent = sent.or(parcels.get(skip).map(|parcel| parcel.sent_ms));
+                }
+                Bundle::InPieces { .. } => waiting += 1,
+            }
+        }
+        let now = ground.env().unix_time();
+        Ok(Some(Status {
+            applied: head.applied,
+            waiting: waiting - head.cursor.min(waiting),
+            oldest: sent.map(|sent| now.saturating_sub(Duration::from_millis(sent))),
+            is_locked: head.claim.is_some(),
+            stopped: head.stopped,
+            died: head.died,
+            schema: head.schema,
+        }))
+    }
+
+    /// The dead letters behind `after`, in the order in which they died.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub async fn dead_letters(
+        &self,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<DeadLetter>, ServerError> {
+        self.dead().list(after, limit).await
+    }
+
+    /// Puts a dead letter back into the queue, to be tried as if it were new. Nobody waits for its answer any more. Returns whether there was such a letter.
+    ///
+    /// # Errors
+    /// Errors of the store. After [`ServerError::OutcomeUnknown`], look whether it is still there.
+    pub async fn replay(&self, number: u64) -> Result<bool, ServerError> {
+        self.bury(number, true).await
+    }
+
+    /// Removes a dead letter. Returns whether there was such a letter.
+    ///
+    /// # Errors
+    /// As [`ServerRef::replay`].
+    pub async fn drop_dead_letter(&self, number: u64) -> Result<bool, ServerError> {
+        self.bury(number, false).await
+    }
+
+    /// Takes the claim from whoever does locked work, if anybody does: its result is refused, and the work is done again. Returns whether there was a claim. Nobody needs
+    /// this when a worker dies; it is for one that does not get on.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub async fn unlock(&self) -> Result<bool, ServerError> {
+        self.change(|head| match head.claim.take() {
+            Some(claim) => {
+                // Whoever finds it takes it for abandoned, its own worker too.
+                head.claim = Some(Claim { token: claim.token ^ 1, session: nobody() });
+                true
+            }
+            None => false,
+        })
+        .await
+    }
+
+    /// Takes no more messages from the queue, until [`ServerRef::start`]. Returns whether it was not stopped.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub async fn stop(&self, why: &str) -> Result<bool, ServerError> {
+        self.change(|head| head.stopped.replace(why.to_owned()).is_none()).await
+    }
+
+    /// Takes messages again. Returns whether it was stopped.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub async fn start(&self) -> Result<bool, ServerError> {
+        self.change(|head| head.stopped.take().is_some()).await
+    }
+
+    /// Deletes everything that the server has; those who wait in its queue are told, as far as one commit can. A later message makes a new one. Returns whether there
+    /// was anything.
+    ///
+    /// # Errors
+    /// Errors of the store. It may be asked for again.
+    pub async fn delete(&self) -> Result<bool, ServerError> {
+        let (ground, store) = (&self.servers.ground, self.servers.ground.store());
+        let mut pauses = ground.retry().start(ground.env());
+        let mut deleted = false;
+        loop {
+            let Some(commit) = self.deletion().await? else { return Ok(deleted) };
+            match store.commit(commit).await {
+                Ok(_) => return Ok(true),
+                Err(error) => {
+                    deleted |= matches!(error, CommitError::OutcomeUnknown(_));
+                    pause(&mut pauses, of_commit(&error)).await?;
+                }
+            }
+        }
+    }
+
+    /// The commit that deletes everything, and tells whoever waits.
+    async fn deletion(&self) -> Result<Option<Commit>, ServerError> {
+        let (ground, store) = (&self.servers.ground, self.servers.ground.store());
+        let limits = store.limits();
+        let lists = [&self.keys.queue, &self.keys.urgent];
+        let read = |list: &Key| Read::List { list: list.clone(), after: None, limit: limits.page_items };
+        let found =
+            store.read(vec![Read::Key(self.keys.head.clone()), read(lists[0]), read(lists[1])]).await?;
+        let dues = clear_timers(&**store, &self.keys).await?;
+        let waiting = lists.into_iter().zip([found.list(1), found.list(2)]);
+        let mut answers: BTreeMap<SessionId, Vec<(u64, Outcome)>> = BTreeMap::new();
+        let mut some = found.key(0).is_some() || !dues.is_empty();
+        for (list, page) in waiting {
+            some |= !page.items.is_empty();
+            for entry in &page.items {
+                if let Bundle::Here(parcels) = Bundle::decode(list, &entry.value)? {
+                    for to in parcels.iter().filter_map(|parcel| parcel.to) {
+                        answers.entry(to.session()).or_default().push((to.slot, Outcome::Deleted));
+                    }
+                }
+            }
+        }
+        if !some {
+            return Ok(None);
+        }
+        let (check, head) = match found.key(0) {
+            Some(found) => {
+                let head = Head::decode(&self.keys.head, &found.value)?;
+                (Check::Version(self.keys.head.clone(), found.version), Some(head))
+            }
+            None => (Check::Absent(self.keys.head.clone()), None),
+        };
+        let mut commit = self.keys.delete(Commit::new().check(check));
+        let sweeps = head.iter().flat_map(|head| &head.sweeps).map(|at| self.keys.due(*at, SWEEP));
+        commit = dues.into_iter().chain(sweeps).fold(commit, Commit::delete);
+        for (session, answers) in answers.into_iter().take(limits.commit_operations / 8) {
+            // An answer to a session that has ended would stay: only those that are there get one.
+            if store.get(&ground.keys().session(session)).await?.is_some() {
+                commit = commit.check(Check::Present(ground.keys().session(session)));
+                let mark = ground.env().random_u64();
+                let written = reply::write(ground.keys(), session, mark, &answers, limits.value_bytes);
+                commit = written.into_iter().fold(commit, |commit, (key, value)| commit.set(key, value));
+            }
+        }
+        Ok(Some(commit))
+    }
+
+    /// Changes the head of a server that exists, or has messages at least. Returns whether `change` said that it did.
+    async fn change(&self, change: impl Fn(&mut Head) -> bool) -> Result<bool, ServerError> {
+        let (ground, store) = (&self.servers.ground, self.servers.ground.store());
+        let mut pauses = ground.retry().start(ground.env());
+        let mut doubt = false;
+        loop {
+            let mut memory = Memory::<S>::load(ground, &self.id, &self.keys).await?;
+            if memory.version.is_none() && store.entries(&self.keys.queue, 1).await?.items.is_empty() {
+                return Ok(false);
+            }
+            if !change(&mut memory.head) {
+                return Ok(doubt);
+            }
+            memory.head.mark(ground.env().random_u64());
+            let now = Bytes::copy_from_slice(&millis(ground.env().unix_time()).to_be_bytes());
+            let mut commit = Commit::new()
+                .check(memory.check(&self.keys))
+                .set(self.keys.head.clone(), memory.head.encode())
+                .set(self.keys.work.clone(), now);
+            commit.writes.extend(memory.state.changes()?);
+            match store.commit(commit).await {
+                Ok(_) => return Ok(true),
+                Err(error) => {
+                    doubt |= matches!(error, CommitError::OutcomeUnknown(_));
+                    pause(&mut pauses, of_commit(&error)).await?;
+                }
+            }
+        }
+    }
+
+    async fn bury(&self, number: u64, replay: bool) -> Result<bool, ServerError> {
+        let env = self.servers.ground.env();
+        self.dead().take(number, replay, env.unix_time(), env.random_u64()).await
+    }
+
+    fn dead(&self) -> DeadLetters<'_> {
+        DeadLetters { store: &**self.servers.ground.store(), keys: &self.keys }
+    }
+}
+
+/// A session that there never was.
+fn nobody() -> SessionId {
+    SessionId::from_bytes([0; SessionId::BYTES])
+}
+
+/// Waits before the next try.
+///
+/// # Errors
+/// The one of the last try, if there is to be none.
+async fn pause(pauses: &mut Pauses, error: ServerError) -> Result<(), ServerError> {
+    let passes = !matches!(&error, ServerError::Store(error) if !error.is_transient());
+    if passes && pauses.pause().await { Ok(()) } else { Err(error) }
+}
