@@ -24,7 +24,7 @@ pub(crate) const SUSPECTS: u64 = 32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Claim {
     pub(crate) session: SessionId,
-    /// Random: tells this claim from all others.
+    /// Counts the claims of the server.
     pub(crate) token: u64,
 }
 
@@ -49,6 +49,8 @@ pub(crate) struct Head {
     pub(crate) alone: bool,
     /// Who does the locked work of the message at the cursor, and how that failed before.
     pub(crate) claim: Option<Claim>,
+    /// How many claims there ever were.
+    pub(crate) claims: u64,
     /// How the message at the cursor failed before, beyond what its parcel says.
     pub(crate) attempts: Vec<Attempt>,
     /// Why no messages are taken, if none are to be.
@@ -70,10 +72,17 @@ impl Head {
             suspects: 0,
             alone: false,
             claim: None,
+            claims: 0,
             attempts: Vec::new(),
             stopped: None,
             sweeps: Vec::new(),
         }
+    }
+
+    /// A session claims the message at the cursor.
+    pub(crate) fn take_claim(&mut self, session: SessionId) {
+        self.claims += 1;
+        self.claim = Some(Claim { session, token: self.claims });
     }
 
     /// Leaves the mark of a commit.
@@ -95,6 +104,7 @@ impl Head {
             .number(self.suspects)
             .byte(self.alone.into())
             .optional(self.claim, |into, claim| into.array(claim.session.to_bytes()).number(claim.token))
+            .number(self.claims)
             .many(self.attempts.iter(), |into, attempt| {
                 into.number(crate::parcel::millis(attempt.at)).text(&attempt.node).text(&attempt.error)
             })
@@ -119,6 +129,7 @@ impl Head {
                     let session = SessionId::from_bytes(from.array()?);
                     Ok(Claim { session, token: from.number()? })
                 })?,
+                claims: from.number()?,
                 attempts: from.many(|from| {
                     let at = std::time::Duration::from_millis(from.number()?);
                     Ok(Attempt { at, node: from.text()?.to_owned(), error: from.text()?.to_owned() })

@@ -12,7 +12,7 @@ use crate::{
     desk::Memory,
     due::clear_timers,
     error::of_commit,
-    head::{Claim, Head},
+    head::Head,
     keys::SWEEP,
     parcel::{Bundle, millis},
     reply::{self, Outcome},
@@ -111,13 +111,13 @@ impl<S: Server> ServerRef<S> {
     /// # Errors
     /// Errors of the store.
     pub async fn unlock(&self) -> Result<bool, ServerError> {
-        self.change(|head| match head.claim.take() {
-            Some(claim) => {
+        self.change(|head| {
+            let is_locked = head.claim.is_some();
+            if is_locked {
                 // Whoever finds it takes it for abandoned, its own worker too.
-                head.claim = Some(Claim { token: claim.token ^ 1, session: nobody() });
-                true
+                head.take_claim(nobody());
             }
-            None => false,
+            is_locked
         })
         .await
     }

@@ -19,7 +19,7 @@ use crate::{
     context::Sent,
     courier::{append, entry, set_timer},
     dead, effects,
-    head::{Claim, Head},
+    head::Head,
     keys::{SWEEP, ServerKeys},
     kind::Kind,
     once,
@@ -121,7 +121,7 @@ impl<S: Server> Making<'_, S> {
             head.alone |= head.suspects > 0 && self.plan.next && head.owner == Some(ground.session().id());
             return commit;
         }
-        head.claim = Some(Claim { session: ground.session().id(), token: ground.env().random_u64() });
+        head.take_claim(ground.session().id());
         head.alone = false;
         let origin = self.plan.items.get(self.run.came.len() - 1).map(|item| &item.origin);
         if self.kind.flaws.removed_at_lock

@@ -35,7 +35,7 @@ impl<S: Server> Locked<S> {
         &self.id
     }
 
-    /// A number that is another each time that work is begun: what this work writes elsewhere can be fenced by it.
+    /// A number that is greater each time that work of this server is begun: what it writes elsewhere can be fenced by it.
     #[must_use]
     pub fn token(&self) -> u64 {
         self.token

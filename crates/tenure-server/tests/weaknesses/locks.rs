@@ -54,7 +54,11 @@ async fn w02_a_lock_lasts_as_long_as_its_worker_whatever_clocks_show() {
     let locking = lock(&journal);
     until(&fleet.env, || async { first.works() == 1 }).await;
     let second = b.serve(World::default());
-    fleet.env.sleep(Duration::from_secs(3600)).await;
+    fleet.env.sleep(Duration::from_secs(1800)).await;
+    // So that both nodes look at it.
+    a.journal("j").cast(word("behind")).await.unwrap();
+    b.journal("j").cast(word("behind")).await.unwrap();
+    fleet.env.sleep(Duration::from_secs(1800)).await;
     assert_eq!((first.works(), second.works(), is_locked(&journal).await), (1, 0, true));
     first.permit();
     assert_eq!(locking.await.unwrap().unwrap(), words(&["lock x", "done x"]));

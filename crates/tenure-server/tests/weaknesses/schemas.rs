@@ -168,7 +168,7 @@ async fn w15_while_both_releases_serve_the_newer_takes_the_messages() {
     b.cluster.serve::<New>().unwrap();
     fleet.env.sleep(Duration::from_secs(2)).await;
     for number in 0..20 {
-        let server = client.cluster.server::<New>(&format!("x{number}")).unwrap();
+        let server = client.cluster.server::<New>(&format!("{number}-account")).unwrap();
         assert_eq!(server.call(1).await.unwrap(), 100);
     }
 }

@@ -117,6 +117,21 @@ async fn w05_sending_without_waiting_keeps_its_order() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn w05_a_call_comes_behind_what_was_acknowledged_before_it() {
+    let fleet = Fleet::new();
+    let (a, client) = (fleet.join("a").await, fleet.join("client").await);
+    a.serve(World::default());
+    a.journal("j").call(word("first")).await.unwrap();
+    // The consumer does not hear of what is in the queue.
+    a.link.set_faults(Faults { watch_lost: 1.0, reread: Duration::from_secs(3600), ..Faults::NONE });
+    for number in 1..20 {
+        client.journal("j").cast(word("queued")).await.unwrap();
+        let answer = a.journal("j").call(word("inline")).await.unwrap();
+        assert_eq!((answer.len(), answer[2 * number - 1].as_str()), (2 * number + 1, "queued"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn w05_many_casts_are_sent_together_or_not_at_all() {
     let fleet = Fleet::new();
     let (a, client) = (fleet.join("a").await, fleet.join("client").await);

@@ -74,6 +74,7 @@ async fn w14_consumers_do_not_fight_for_the_head_of_a_queue() {
         three.unwrap();
     }
     let commits = a.counted.commits() + b.counted.commits() - before;
+    println!("DBG {commits} {}", worlds.iter().map(|world| world.ran()).sum::<u64>());
     assert_eq!(status(&journal).await.applied, 150);
     assert_eq!(said(&journal).await.len(), 150);
     assert!(commits < 450, "{commits} commits for 150 messages");

@@ -85,7 +85,9 @@ pub(crate) fn all_is_there_once(history: &History, books: &[Book]) -> Vec<String
 /// What stands around a place, for whoever wants to know why.
 fn around(book: &Book, place: u64) -> String {
     let near = book.entries.range(place.saturating_sub(NEAR)..=place + NEAR);
-    let near = near.map(|(place, Entry { id, sort, attempt })| format!("{place}: {id} {sort:?} {attempt}"));
+    let near = near.map(|(place, Entry { id, sort, attempt, by, at_ms })| {
+        format!("{place}: {id} {sort:?} {attempt} by {by} at {at_ms}")
+    });
     format!("\n  near {place}: {}", near.collect::<Vec<_>>().join(", "))
 }
 

@@ -133,6 +133,9 @@ pub(crate) struct Entry {
     pub(crate) sort: Sort,
     /// How often it had failed before: then it came back later, and has lost its place.
     pub(crate) attempt: usize,
+    /// The process that wrote it down, and when: for whoever wants to know why something is not as it should be.
+    pub(crate) by: u64,
+    pub(crate) at_ms: u64,
 }
 
 /// Locked work.
@@ -159,6 +162,8 @@ pub(crate) struct Pages {
 pub(crate) struct Log {
     /// Where effects are done.
     pub(crate) journal: Arc<Journal>,
+    /// Which of all processes it is in.
+    pub(crate) process: u64,
 }
 
 impl Log {
@@ -169,7 +174,8 @@ impl Log {
         context: &mut Context<'_, Self>,
     ) -> Result<Option<u64>, Failure> {
         let (place, attempt) = (pages.next, context.attempt());
-        pages.entries.insert(place, Entry { id: ask.id, sort: ask.sort, attempt });
+        let at_ms = u64::try_from(Env::system().now().since_start().as_millis())?;
+        pages.entries.insert(place, Entry { id: ask.id, sort: ask.sort, attempt, by: self.process, at_ms });
         pages.next += 1;
         match ask.sort {
             // What it did to the state by now must be undone.

@@ -57,7 +57,7 @@ impl World {
         let mut sent = Sent::new(0, sort, Duration::from_millis(begin));
         sent.acknowledged = Some(Duration::from_millis(end));
         self.history.sent.insert(id(number), sent);
-        self.write(0, Entry { id: id(number), sort, attempt: 0 });
+        self.write(0, Entry { id: id(number), sort, attempt: 0, by: 0, at_ms: 0 });
         self
     }
 
@@ -99,7 +99,7 @@ fn what_is_right_passes() {
     let mut world = two().with(3, Sort::Lock, 40, 50).with(4, Sort::Forward, 60, 70);
     world = world.with(5, Sort::Effect, 80, 90).with(6, Sort::Nowait, 95, 95).with(7, Sort::Call, 96, 99);
     world.books[0].work.insert(id(3), Work { place: 2, folded: 1 });
-    world.write(1, Entry { id: id(4), sort: Sort::Copy, attempt: 0 });
+    world.write(1, Entry { id: id(4), sort: Sort::Copy, attempt: 0, by: 0, at_ms: 0 });
     world.history.did.insert(id(5));
     world.sent(6).acknowledged = None;
     world.sent(1).answers = vec![0];
@@ -120,7 +120,7 @@ fn what_is_lost_is_found() {
 
 fn what_is_doubled_is_found() {
     let mut world = two();
-    world.write(0, Entry { id: id(2), sort: Sort::Cast, attempt: 0 });
+    world.write(0, Entry { id: id(2), sort: Sort::Cast, attempt: 0, by: 0, at_ms: 0 });
     world.assert_found(1, "message 1.0.2 is at [(0, 1), (0, 2)]");
     world.sent(2).acknowledged = None;
     world.assert_found(1, "message 1.0.2 is at [(0, 1), (0, 2)]");
@@ -189,7 +189,7 @@ fn work_that_is_not_folded_once_is_found() {
 fn what_is_not_sent_on_once_is_found() {
     let mut world = World::new().with(1, Sort::Forward, 0, 10);
     world.assert_found(1, "came 0 times");
-    let copy = Entry { id: id(1), sort: Sort::Copy, attempt: 0 };
+    let copy = Entry { id: id(1), sort: Sort::Copy, attempt: 0, by: 0, at_ms: 0 };
     world.write(1, copy);
     assert_eq!(world.found(), [""; 0]);
     world.write(1, copy);

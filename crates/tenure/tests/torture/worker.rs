@@ -110,7 +110,8 @@ async fn work(post: &Post) {
     let journal = Arc::new(Journal::create(&post.journal));
     let cluster = join(post).await;
     let serves = post.role.serves();
-    let serving = serves.then(|| cluster.serve_with(Log { journal: Arc::clone(&journal) }).unwrap());
+    let serving = serves
+        .then(|| cluster.serve_with(Log { journal: Arc::clone(&journal), process: post.process }).unwrap());
     say("joined");
     if post.role.sends() {
         let dice = Env::simulated(post.seed);
