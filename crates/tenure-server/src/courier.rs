@@ -130,8 +130,12 @@ impl Courier {
     /// Sends without waiting; whoever waits is told by `done`.
     pub(crate) fn send_soon(&self, sending: Sending) -> Result<(), ServerError> {
         self.lane(&sending).try_send(sending).map_err(|refused| match refused {
-            mpsc::error::TrySendError::Full(sending) => {
-                ServerError::Full { server: sending.id, limit: WAITING_MAX as u64 }
+            mpsc::error::TrySendError::Full(mut sending) => {
+                let error = ServerError::Full { server: sending.id.clone(), limit: WAITING_MAX as u64 };
+                if sending.done.is_some() {
+                    sending.answer(Err(error.clone()));
+                }
+                error
             }
             mpsc::error::TrySendError::Closed(_) => ServerError::Left,
         })
@@ -397,17 +401,12 @@ impl Street {
             _ => {
                 let key = keys::send_lane(self.ground.keys(), session, self.number);
                 let (store, env) = (Arc::clone(self.ground.store()), self.ground.env().clone());
-                let mut lane = Lane::open(store, env, key, self.ground.retry()).await?;
                 // A lane that was opened after its session had ended would stay for ever.
-                let present = Check::Present(self.ground.keys().session(session));
-                if let Err(LaneError::Conflict(Conflict::Check { .. })) =
-                    lane.commit(Commit::new().check(present)).await
-                {
-                    let close = Commit::new().delete(lane.key().clone());
-                    let _ = self.ground.store().commit(close).await;
-                    return Err(LaneError::Lost { key: lane.key().clone() });
+                let present = vec![Check::Present(self.ground.keys().session(session))];
+                match Lane::open_if(store, env, key.clone(), self.ground.retry(), present).await {
+                    Err(LaneError::Conflict(Conflict::Check { .. })) => return Err(LaneError::Lost { key }),
+                    opened => opened?,
                 }
-                lane
             }
         };
         Ok(&mut self.lane.insert((session, lane)).1)

@@ -180,6 +180,14 @@ impl<S: Server> ServerRef<S> {
         if parcels.is_empty() {
             return Ok(());
         }
+        if let Some(kind) = self.servers.kind::<S>(&self.kind) {
+            // Behind what this node has sent without waiting.
+            let (told, answer) = oneshot::channel();
+            let mut item = self.local(Body::Broken(String::new()), Local::Cast(Some(told)), false, None);
+            (item.many, item.through_queue) = (Some(parcels), true);
+            kind.desk(&self.id).requests.send(Request::Handle(item)).await.map_err(|_| ServerError::Left)?;
+            return answer.await.map_err(|_| ServerError::Left)?;
+        }
         self.servers.courier.send(self.sending(Way::Queue, parcels)).await
     }
 

@@ -6,7 +6,7 @@
 use bytes::Bytes;
 use tenure_cluster::SessionId;
 use tenure_store::{
-    Key, StoreError,
+    EntryId, Key, StoreError,
     record::{Decoder, Encoder},
 };
 
@@ -41,7 +41,10 @@ pub(crate) struct Head {
     pub(crate) marks: Vec<u64>,
     /// The session that takes messages from the queue.
     pub(crate) owner: Option<SessionId>,
-    /// How many messages of the first entry of the queue are done.
+    /// The entry of the queue that `cursor`, `alone`, `claim` and `attempts` speak of, if they say anything. It stays the first though an entry that sorts ahead of it
+    /// becomes visible late.
+    pub(crate) in_hand: Option<EntryId>,
+    /// How many of its messages are done.
     pub(crate) cursor: u64,
     /// How many messages are still to be run one by one, since one of them may have killed the last consumer.
     pub(crate) suspects: u64,
@@ -68,6 +71,7 @@ impl Head {
             died: 0,
             marks: Vec::new(),
             owner: None,
+            in_hand: None,
             cursor: 0,
             suspects: 0,
             alone: false,
@@ -100,6 +104,7 @@ impl Head {
             .number(self.died)
             .many(self.marks.iter(), |into, mark| into.number(*mark))
             .optional(self.owner, |into, owner| into.array(owner.to_bytes()))
+            .optional(self.in_hand.as_ref(), |into, id| into.bytes(id.as_bytes()))
             .number(self.cursor)
             .number(self.suspects)
             .byte(self.alone.into())
@@ -122,6 +127,8 @@ impl Head {
                 died: from.number()?,
                 marks: from.many(Decoder::number)?,
                 owner: from.optional(|from| from.array().map(SessionId::from_bytes))?,
+                in_hand: from
+                    .optional(|from| from.bytes().map(|id| EntryId::new(Bytes::copy_from_slice(id))))?,
                 cursor: from.number()?,
                 suspects: from.number()?,
                 alone: from.byte()? != 0,

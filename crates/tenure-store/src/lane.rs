@@ -113,9 +113,23 @@ impl Lane {
     /// See [`LaneError`]. Opening is itself a commit through the lane; after [`LaneError::OutcomeUnknown`], open again.
     /// [`StoreError::Corrupt`] if the key holds something else than a lane.
     pub async fn open(store: Arc<dyn Store>, env: Env, key: Key, retry: Retry) -> Result<Self, LaneError> {
+        Self::open_if(store, env, key, retry, Vec::new()).await
+    }
+
+    /// Opens the lane at `key` if these checks hold at that instant: whoever keeps lanes with something that may go makes sure that none comes after.
+    ///
+    /// # Errors
+    /// As [`Lane::open`]; [`LaneError::Conflict`] when one of them does not hold.
+    pub async fn open_if(
+        store: Arc<dyn Store>,
+        env: Env,
+        key: Key,
+        retry: Retry,
+        checks: Vec<Check>,
+    ) -> Result<Self, LaneError> {
         let mut pauses = retry.start(&env);
         loop {
-            let failure = match Self::try_open(&store, &env, &key, retry).await {
+            let failure = match Self::try_open(&store, &env, &key, retry, &checks).await {
                 // Somebody else has opened it at the same time, or an earlier try of ours came late. Opening does nothing else, so
                 // that trying again is safe even if its outcome is unknown.
                 Err(error @ (LaneError::Lost { .. } | LaneError::OutcomeUnknown(_))) => error,
@@ -128,7 +142,13 @@ impl Lane {
         }
     }
 
-    async fn try_open(store: &Arc<dyn Store>, env: &Env, key: &Key, retry: Retry) -> Result<Self, LaneError> {
+    async fn try_open(
+        store: &Arc<dyn Store>,
+        env: &Env,
+        key: &Key,
+        retry: Retry,
+        checks: &[Check],
+    ) -> Result<Self, LaneError> {
         let found = store.get(key).await?;
         let before = match &found {
             Some(found) => Some((Record::decode(key, &found.value)?.mark, found.version)),
@@ -145,7 +165,7 @@ impl Lane {
             open: false,
             before,
         };
-        lane.commit(Commit::new()).await?;
+        lane.commit(Commit { checks: checks.to_vec(), writes: Vec::new() }).await?;
         Ok(lane)
     }
 

@@ -165,8 +165,10 @@ impl Usher {
             Some((owner, lane)) if owner == session => lane,
             _ => {
                 let key = self.node.keys.lane(session);
-                let opening =
-                    Lane::open(Arc::clone(&self.node.store), self.node.env.clone(), key, self.node.retry());
+                // A lane that was opened after its session had ended would stay for ever.
+                let present = vec![Check::Present(self.node.keys.session(session))];
+                let (store, env) = (Arc::clone(&self.node.store), self.node.env.clone());
+                let opening = Lane::open_if(store, env, key, self.node.retry(), present);
                 opening.await.map_err(|error| match error {
                     LaneError::Failed(error) => ClusterError::Store(error),
                     error => ClusterError::Store(StoreError::unavailable(error.to_string())),

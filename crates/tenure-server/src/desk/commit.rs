@@ -118,17 +118,24 @@ impl<S: Server> Making<'_, S> {
         let ground = &self.kind.ground;
         if !matches!(self.run.came.last(), Some(Came::Locked)) {
             // Said in the same commit as what came before, it costs nothing.
-            head.alone |= head.suspects > 0 && self.plan.next && head.owner == Some(ground.session().id());
+            let mine = head.owner == Some(ground.session().id());
+            if mine && head.suspects > 0 && self.plan.next.is_some() {
+                head.alone = true;
+                head.in_hand.clone_from(&self.plan.next);
+            }
             return commit;
         }
         head.take_claim(ground.session().id());
         head.alone = false;
-        let origin = self.plan.items.get(self.run.came.len() - 1).map(|item| &item.origin);
+        let item = self.plan.items.get(self.run.came.len() - 1);
+        head.in_hand = item.and_then(|item| self.plan.queue.entry_of(item));
+        let origin = item.map(|item| &item.origin);
         if self.kind.flaws.removed_at_lock
             && let Some(Origin::Queue { entry, last }) = origin
         {
             head.cursor = if *last { 0 } else { head.cursor + 1 };
             if *last {
+                head.in_hand = None;
                 let entry = self.plan.queue.entries[*entry].id.clone();
                 commit = commit.remove(self.keys.queue.clone(), entry);
             }
@@ -172,6 +179,7 @@ impl<S: Server> Making<'_, S> {
             (head.alone, head.claim) = (false, None);
             head.attempts.clear();
             head.suspects = head.suspects.saturating_sub(1);
+            head.in_hand = None;
             if last {
                 head.cursor = 0;
                 let loaded = &self.plan.queue.entries[entry];
@@ -179,6 +187,7 @@ impl<S: Server> Making<'_, S> {
                 commit = delete_pieces(commit, self.keys, loaded.pieces);
             } else {
                 head.cursor += 1;
+                head.in_hand = self.plan.queue.entry_of(item);
             }
         }
         commit

@@ -66,6 +66,8 @@ pub(crate) struct Item<S: Server> {
     pub(crate) through_queue: bool,
     /// Where its caller in this process waits, if the answer comes through the store.
     pub(crate) waiting: Option<Waiting>,
+    /// Casts that are sent together, through the queue, in place of this message.
+    pub(crate) many: Option<Vec<Parcel>>,
     /// The bytes that it was read from, if it was.
     raw: Option<bytes::Bytes>,
 }
@@ -90,6 +92,7 @@ impl<S: Server> Item<S> {
             hopeless: false,
             through_queue: false,
             waiting: None,
+            many: None,
             raw: Some(parcel.body),
         }
     }
@@ -116,6 +119,7 @@ impl<S: Server> Item<S> {
             hopeless: false,
             through_queue: false,
             waiting: None,
+            many: None,
             raw: None,
         }
     }
@@ -159,6 +163,16 @@ pub(crate) struct Load {
     pub(crate) entries: Vec<Loaded>,
     /// Whether there is more behind them.
     pub(crate) more: bool,
+}
+
+impl Load {
+    /// The entry that a message came from.
+    pub(crate) fn entry_of<S: Server>(&self, item: &Item<S>) -> Option<EntryId> {
+        match item.origin {
+            Origin::Queue { entry, .. } => self.entries.get(entry).map(|entry| entry.id.clone()),
+            _ => None,
+        }
+    }
 }
 
 /// One entry.

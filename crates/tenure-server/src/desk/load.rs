@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use tenure_cluster::Ground;
-use tenure_store::{Check, Item as Pair, Key, Name, Range, Read, Snapshot, Store, StoreError, Version};
+use tenure_store::{
+    Check, Entry, EntryId, Item as Pair, Key, Name, Page, Range, Read, Store, StoreError, Version,
+};
 
 use super::item::{Load, Loaded};
 use crate::{
@@ -119,10 +121,15 @@ impl View {
             list(&keys.effects, 1),
         ];
         let snapshot = store.read(reads).await?;
+        let mut queue = load(&**store, keys, &keys.queue, snapshot.list(1)).await?;
+        let head = snapshot.key(0).map(|found| Head::decode(&keys.head, &found.value)).transpose()?;
+        if let Some(in_hand) = head.and_then(|head| head.in_hand) {
+            put_first(&**store, keys, &mut queue, &in_hand).await?;
+        }
         Ok(Self {
             version: snapshot.key(0).map(|found| found.version),
-            queue: load(&**store, keys, &keys.queue, &snapshot, 1).await?,
-            urgent: load(&**store, keys, &keys.urgent, &snapshot, 2).await?,
+            queue,
+            urgent: load(&**store, keys, &keys.urgent, snapshot.list(2)).await?,
             full: snapshot.key(3).is_some(),
             effects: !snapshot.list(4).items.is_empty(),
         })
@@ -133,10 +140,8 @@ async fn load(
     store: &dyn Store,
     keys: &ServerKeys,
     list: &Key,
-    snapshot: &Snapshot,
-    index: usize,
+    page: &Page<Entry>,
 ) -> Result<Load, ServerError> {
-    let page = snapshot.list(index);
     let mut entries = Vec::with_capacity(page.items.len());
     for entry in &page.items {
         let mut loaded = Loaded::new(entry.id.clone(), Bundle::decode(list, &entry.value)?);
@@ -158,6 +163,35 @@ async fn load(
         entries.push(loaded);
     }
     Ok(Load { entries, more: page.more })
+}
+
+/// Puts the entry that is in hand before all others, wherever it is.
+async fn put_first(
+    store: &dyn Store,
+    keys: &ServerKeys,
+    queue: &mut Load,
+    in_hand: &EntryId,
+) -> Result<(), ServerError> {
+    let mut more = queue.more;
+    let mut after = queue.entries.last().map(|entry| entry.id.clone());
+    while !queue.entries.iter().any(|entry| entry.id == *in_hand) {
+        if !more {
+            let words = format!("entry {in_hand:?} is in hand and not in the queue {}", keys.queue);
+            return Err(StoreError::corrupt(words).into());
+        }
+        let list = Read::List { list: keys.queue.clone(), after: after.clone(), limit: ENTRIES_MAX };
+        let found = store.read(vec![list]).await?;
+        let rest = load(store, keys, &keys.queue, found.list(0)).await?;
+        after = rest.entries.last().map(|entry| entry.id.clone()).or(after);
+        more = rest.more && !rest.entries.is_empty();
+        // Those in between are read again when it is their turn.
+        queue.entries.extend(rest.entries.into_iter().filter(|entry| entry.id == *in_hand));
+        queue.more = true;
+    }
+    if let Some(at) = queue.entries.iter().position(|entry| entry.id == *in_hand) {
+        queue.entries[..=at].rotate_right(1);
+    }
+    Ok(())
 }
 
 /// What is there in pieces; `None` if it is not all there.

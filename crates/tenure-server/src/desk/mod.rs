@@ -197,6 +197,10 @@ impl<S: Server> Desk<S> {
             Request::Handle(item) if matches!(item.origin, item::Origin::Local { urgent: true, .. }) => {
                 self.urgent.push_back(item);
             }
+            // Behind nothing, it need not wait for a turn.
+            Request::Handle(item) if item.many.is_some() && self.waiting.is_empty() => {
+                self.send_through_queue(item);
+            }
             Request::Handle(item) => self.waiting.push_back(item),
             Request::Look(look) => self.looks.get_mut().push(look),
             Request::Poke => {

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use tenure_cluster::SessionId;
-use tenure_store::{Commit, StoreError, StoreExt as _, Version};
+use tenure_store::{Commit, EntryId, StoreError, StoreExt as _, Version};
 
 use super::{
     Desk,
@@ -51,8 +51,8 @@ pub(super) struct Plan<S: Server> {
     pub(super) prove_empty: bool,
     /// Whether there are messages in the queue behind those of the plan.
     pub(super) behind: bool,
-    /// Whether the message behind one that is run alone is there.
-    pub(super) next: bool,
+    /// The entry of the message behind one that is run alone, if it is there.
+    pub(super) next: Option<EntryId>,
     pub(super) full: bool,
 }
 
@@ -84,7 +84,7 @@ impl<S: Server> Desk<S> {
             looked,
             prove_empty: false,
             behind: false,
-            next: false,
+            next: None,
             full,
         };
         let mut fold = self.take_fold(&plan.queue, &head);
@@ -260,13 +260,15 @@ impl<S: Server> Desk<S> {
                 return Ok(true);
             }
             plan.head.alone = suspicious;
+            let says = suspicious || plan.head.cursor > 0 || !plan.head.attempts.is_empty();
+            plan.head.in_hand = if says { plan.queue.entry_of(first) } else { None };
             if first.failed.is_none() && lock != Lock::Abandoned && !self.announce(plan).await? {
                 return Ok(false);
             }
         }
         if suspicious || first_failed || plan.head.stopped.is_some() {
             // Nothing else goes along, not even what callers in this process want.
-            plan.next = plan.behind || items.len() > 1;
+            plan.next = items.get(1).and_then(|item| plan.queue.entry_of(item));
             plan.behind = true;
             items.truncate(1);
         } else if let Some(at) = items.iter().skip(1).position(is_suspect) {

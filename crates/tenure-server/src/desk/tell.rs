@@ -86,12 +86,12 @@ impl<S: Server> Desk<S> {
         }
     }
 
-    fn send_through_queue(&self, mut item: Item<S>) {
+    pub(super) fn send_through_queue(&self, mut item: Item<S>) {
         if item.is_call() && item.waiting.is_none() {
             item.waiting = Some(self.kind.room.wait());
         }
-        let parcel = match item.parcel() {
-            Ok(parcel) => parcel,
+        let parcels = match item.many.take().map_or_else(|| item.parcel().map(|one| vec![one]), Ok) {
+            Ok(parcels) => parcels,
             Err(error) => return refuse(item, error),
         };
         let mut sending = Sending {
@@ -99,7 +99,7 @@ impl<S: Server> Desk<S> {
             id: self.id.clone(),
             keys: Arc::clone(&self.keys),
             way: Way::Queue,
-            parcels: vec![parcel],
+            parcels,
             queue_max: S::POLICY.queue_max,
             done: None,
         };
