@@ -86,6 +86,9 @@ impl From<LaneError> for ServerError {
         match error {
             LaneError::OutcomeUnknown(reason) => Self::OutcomeUnknown(reason),
             LaneError::Failed(error) => Self::Store(error),
+            LaneError::Lost { .. } => Self::Store(StoreError::unavailable(
+                "the session of this node ended before it was sent: send it again",
+            )),
             other => Self::Store(StoreError::unavailable(other.to_string())),
         }
     }
