@@ -82,6 +82,7 @@ impl Members {
             members: BTreeMap::new(),
             recent: VecDeque::new(),
             waiting: VecDeque::new(),
+            behind: false,
         };
         changes.start_anew().await?;
         changes.waiting.clear();
@@ -139,6 +140,8 @@ pub struct MemberChanges {
     recent: VecDeque<EntryId>,
     /// What was found and not yet asked for.
     waiting: VecDeque<MemberChange>,
+    /// Whether the log may have more than was read.
+    behind: bool,
 }
 
 impl MemberChanges {
@@ -160,8 +163,13 @@ impl MemberChanges {
             if let Some(change) = self.waiting.pop_front() {
                 return Ok(change);
             }
-            self.watch.changed().await;
+            if !self.behind {
+                self.watch.changed().await;
+                // Remembered: whoever drops this while it reads must not lose the waking.
+                self.behind = true;
+            }
             self.catch_up().await?;
+            self.behind = false;
         }
     }
 

@@ -27,7 +27,7 @@ use crate::{
     Server,
     courier::URGENT,
     desk::Request,
-    keys::{KindKeys, SHARDS, SWEEP, ServerKeys, due_of, id_of},
+    keys::{KindKeys, SHARDS, SWEEP, ServerKeys, due_of, id_of, mix},
     kind::Kind,
     parcel::millis,
 };
@@ -359,14 +359,10 @@ fn watch<S: Server>(
     })
 }
 
-/// How much a session wants a shard: every node finds the same (the finalizer of splitmix64).
+/// How much a session wants a shard: every node finds the same.
 fn weight(session: SessionId, shard: u64) -> u64 {
     let bytes = session.to_bytes();
     let half =
         |at: usize| bytes[at..at + 8].iter().fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
-    let mut mixed = half(0) ^ half(8).rotate_left(32) ^ shard.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    for (shift, factor) in [(30, 0xbf58_476d_1ce4_e5b9_u64), (27, 0x94d0_49bb_1331_11eb), (31, 1)] {
-        mixed = (mixed ^ mixed >> shift).wrapping_mul(factor);
-    }
-    mixed
+    mix(half(0) ^ half(8).rotate_left(32) ^ shard.wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }

@@ -142,7 +142,7 @@ impl<S: Server> Context<'_, S> {
         delay: Duration,
         cast: &T::Cast,
     ) -> Result<Timer, ServerError> {
-        let timer = Timer::new::<T>(self.env, id, self.now + delay)?;
+        let timer = Timer::new::<T>(self.env, id, self.now.saturating_add(delay))?;
         self.send::<T>(id, cast, Some((timer.at_ms, timer.timer)))?;
         Ok(timer)
     }

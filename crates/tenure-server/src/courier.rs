@@ -54,6 +54,9 @@ pub(crate) struct Sending {
     /// The limit of the queue.
     pub(crate) queue_max: u64,
     pub(crate) done: Option<oneshot::Sender<Result<(), ServerError>>>,
+    /// Lives as long as this is on its way, for whoever has the other end.
+    #[allow(dead_code, reason = "it is counted, not read")]
+    pub(crate) under_way: Option<Arc<()>>,
 }
 
 /// Where messages go.

@@ -200,7 +200,7 @@ impl<S: Server> ServerRef<S> {
     /// As [`ServerRef::cast`].
     pub async fn cast_after(&self, delay: Duration, cast: S::Cast) -> Result<Timer, ServerError> {
         let env = self.servers.ground.env();
-        let timer = Timer::new::<S>(env, self.id.as_str(), env.unix_time() + delay)?;
+        let timer = Timer::new::<S>(env, self.id.as_str(), env.unix_time().saturating_add(delay))?;
         let parcel = self.parcel(Sort::Cast, pack(&cast)?, None, None)?;
         crate::context::admit_delayed(parcel.weight(), self.servers.ground.store().limits().value_bytes)?;
         let way = Way::Later { at_ms: timer.at_ms, timer: timer.timer };
@@ -378,6 +378,7 @@ impl<S: Server> ServerRef<S> {
             parcels,
             queue_max: S::POLICY.queue_max,
             done: None,
+            under_way: None,
         }
     }
 }

@@ -40,7 +40,7 @@ impl Address {
 pub struct Attempt {
     /// When, by the wall clock of the node that tried, since 1970.
     pub at: Duration,
-    /// Which node tried.
+    /// Which node tried, or found that the one that had it in hand was gone.
     pub node: String,
     /// What went wrong.
     pub error: String,

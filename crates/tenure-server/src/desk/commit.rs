@@ -235,7 +235,7 @@ impl<S: Server> Making<'_, S> {
         let parcel = parcel?;
         let attempts = parcel.attempts.len();
         if attempts < S::POLICY.tries() && !self.plan.items[at].hopeless {
-            let due = millis(self.now + S::POLICY.pause(attempts));
+            let due = millis(self.now.saturating_add(S::POLICY.pause(attempts)));
             let timer = self.kind.ground.env().random_u64().max(1);
             tracing::warn!(kind = S::KIND, server = %self.id, message = parcel.id, attempts, %error, "a message failed: it is tried again later");
             return Ok(set_timer(commit, self.keys, due, timer, &parcel, urgent, self.limits));

@@ -130,10 +130,13 @@ pub(crate) struct Desk<S: Server> {
     sweeps: Vec<u64>,
     /// Whether the store may have something for it.
     look: bool,
+    /// Shared by what this desk has sent through the queue and that is not there yet.
+    under_way: Arc<()>,
     worker: Option<Worker<S>>,
     worked: Option<work::Worked<S>>,
-    /// Whether effects are being done.
+    /// Whether effects are being done, and whether some came meanwhile.
     effects: bool,
+    more_effects: bool,
     turn: Turn,
 }
 
@@ -156,9 +159,11 @@ impl<S: Server> Desk<S> {
             looks: Mutex::default(),
             sweeps: Vec::new(),
             look: false,
+            under_way: Arc::default(),
             worker: None,
             worked: None,
             effects: false,
+            more_effects: false,
             turn: Turn::default(),
         };
         kind.ground.env().spawn(desk.run());
@@ -213,7 +218,9 @@ impl<S: Server> Desk<S> {
             Request::Sweep(at) => self.sweeps.push(at),
             Request::EffectsDone => {
                 self.effects = false;
-                self.look = true;
+                if std::mem::take(&mut self.more_effects) {
+                    self.start_effects();
+                }
             }
         }
     }

@@ -21,7 +21,7 @@ use crate::{
 const PATIENCE: Duration = Duration::from_millis(20);
 
 /// The same, while it says that it runs a message alone: callbacks should not take as long.
-const PATIENCE_ALONE: Duration = Duration::from_secs(1);
+const PATIENCE_ALONE: Duration = Duration::from_secs(5);
 
 /// Between two looks at an owner that others leave alone.
 const DEFER_PAUSE: Duration = Duration::from_millis(5);
@@ -94,13 +94,11 @@ impl<S: Server> Desk<S> {
         let some = !plan.queue.entries.is_empty();
         let mut take = some && is_open;
         let mine = head.owner == Some(self.me());
-        let mut owner_gone = false;
         if take
             && !mine
             && let Some(owner) = head.owner
         {
-            owner_gone = self.is_gone(owner).await?;
-            take = owner_gone || self.has_patience_ended(self.version(), head.alone);
+            take = self.is_gone(owner).await? || self.has_patience_ended(self.version(), head.alone);
         }
         if mine || !some {
             self.turn.deferring = None;
@@ -128,12 +126,12 @@ impl<S: Server> Desk<S> {
             }
         }
         if take {
-            if !mine {
-                head.owner = Some(self.me());
-                head.suspects = if owner_gone { SUSPECTS } else { head.suspects };
+            if !mine && head.owner.replace(self.me()).is_some() {
+                // One that stands still may be dead, though its session has not ended yet.
+                head.suspects = SUSPECTS;
             }
             plan.head = head;
-            match self.take_queue(&mut plan, fold, lock, mine, owner_gone).await {
+            match self.take_queue(&mut plan, fold, lock, mine).await {
                 Ok(true) => {}
                 other => {
                     self.give_back(plan.items);
@@ -145,7 +143,9 @@ impl<S: Server> Desk<S> {
             self.look = false;
             self.kind.report_idle(&self.id);
         }
-        if !plan.behind && self.turn.conflicts > CONFLICTS_MAX && !mine {
+        // What this desk has sent is not in the queue yet: what comes behind it must go the same way.
+        let is_overtaking = Arc::strong_count(&self.under_way) > 1;
+        if !plan.behind && (is_overtaking || self.turn.conflicts > CONFLICTS_MAX && !mine) {
             self.turn.conflicts = 0;
             self.send_waiting();
         } else if !plan.behind {
@@ -221,7 +221,6 @@ impl<S: Server> Desk<S> {
         fold: Option<Item<S>>,
         lock: Lock,
         mine: bool,
-        owner_gone: bool,
     ) -> Result<bool, ServerError> {
         let mut items = self.queue_items(plan, fold.is_some());
         let is_fold = fold.is_some();
@@ -232,7 +231,7 @@ impl<S: Server> Desk<S> {
         if !is_fold {
             first.attempts.extend(plan.head.attempts.iter().cloned());
         }
-        let was_alone = owner_gone && self.memory.as_ref().is_some_and(|memory| memory.head.alone);
+        let was_alone = !mine && self.memory.as_ref().is_some_and(|memory| memory.head.alone);
         let was_locked = lock == Lock::Abandoned && !is_fold;
         first.locked |= was_locked;
         if was_locked || was_alone {

@@ -95,7 +95,7 @@ impl<S: Server> Runner<'_, S> {
         let now = self.ground.env().unix_time();
         for (at, item) in items.iter_mut().enumerate() {
             let full = run.weight > self.bytes_max || run.operations + state.dirty() > self.operations_max;
-            if full && at > 0 || run.delete {
+            if full && at > 0 || run.delete || run.stop.is_some() {
                 break;
             }
             match self.one(state, item, &mut run, now) {

@@ -1,12 +1,12 @@
 //! Removing what was kept for long enough, a little at a time.
 
-use tenure_store::{Commit, StoreExt as _};
+use tenure_store::{Commit, Item, Range, Store, StoreError, StoreExt as _};
 
 use super::{Desk, commit::delete_pieces, settle::End};
 use crate::{Server, ServerError, dead, keys::SWEEP, once, parcel::millis};
 
 /// The most that one commit removes of each kind.
-const SWEPT_MAX: usize = 40;
+const SWEPT_MAX: usize = 30;
 
 impl<S: Server> Desk<S> {
     /// Removes answers and dead letters whose time is over, as was planned for this time.
@@ -24,33 +24,28 @@ impl<S: Server> Desk<S> {
             return Ok(());
         }
         let now = millis(ground.env().unix_time());
-        let (mut commit, mut more) = (Commit::new().check(memory.check(&self.keys)), false);
-        let limit = ground.store().limits().page_items;
-        let answers = ground.store().scan(&self.keys.onces(), limit).await?;
-        let mut swept = 0;
-        for item in &answers.items {
-            if once::read(&item.key, &item.value)?.0 <= now {
-                more |= swept == SWEPT_MAX;
-                if swept < SWEPT_MAX {
-                    (commit, swept) = (commit.delete(item.key.clone()), swept + 1);
-                }
-            }
+        let mut commit = Commit::new().check(memory.check(&self.keys));
+        let store = ground.store();
+        let is_over = |item: &Item| once::read(&item.key, &item.value).map(|(until, _)| until <= now);
+        let (answers, more_answers) = due_items(&**store, &self.keys.onces(), is_over).await?;
+        let is_over = |item: &Item| dead::read(&item.key, &item.value).map(|kept| kept.until_ms <= now);
+        let (letters, more_letters) = due_items(&**store, &self.keys.deads(), is_over).await?;
+        let (mut more, mut swept) = (more_answers || more_letters, 0);
+        for item in answers {
+            (commit, swept) = (commit.delete(item.key), swept + 1);
         }
-        let letters = ground.store().scan(&self.keys.deads(), limit).await?;
-        let mut buried = 0;
-        for item in &letters.items {
+        let mut pieces = 0;
+        for item in letters {
             let kept = dead::read(&item.key, &item.value)?;
-            let pieces = usize::try_from(kept.pieces().map_or(0, |(_, count)| count)).unwrap_or(usize::MAX);
-            if kept.until_ms <= now {
-                more |= buried + 1 + pieces > SWEPT_MAX && buried > 0;
-                if !more {
-                    commit = delete_pieces(commit.delete(item.key.clone()), &self.keys, kept.pieces());
-                    buried += 1 + pieces;
-                }
+            pieces += kept.pieces().map_or(0, |(_, count)| count);
+            if pieces > SWEPT_MAX as u64 && swept > 0 {
+                more = true;
+                break;
             }
+            commit = delete_pieces(commit.delete(item.key), &self.keys, kept.pieces());
+            swept += 1;
         }
-        more |= answers.more || letters.more;
-        metrics::counter!("tenure_server_swept_total", "kind" => S::KIND).increment((swept + buried) as u64);
+        metrics::counter!("tenure_server_swept_total", "kind" => S::KIND).increment(swept);
         let mark = ground.env().random_u64();
         head.mark(mark);
         if !more {
@@ -74,6 +69,31 @@ impl<S: Server> Desk<S> {
                 self.memory = None;
                 Ok(())
             }
+        }
+    }
+}
+
+/// The first items in a range of which this is so, no more than are swept at once, and whether there are others.
+async fn due_items(
+    store: &dyn Store,
+    range: &Range,
+    is_due: impl Fn(&Item) -> Result<bool, StoreError>,
+) -> Result<(Vec<Item>, bool), StoreError> {
+    let (mut range, mut due) = (range.clone(), Vec::new());
+    loop {
+        let page = store.scan(&range, store.limits().page_items).await?;
+        let last = page.items.last().map(|item| item.key.clone());
+        for item in page.items {
+            if is_due(&item)? {
+                if due.len() == SWEPT_MAX {
+                    return Ok((due, true));
+                }
+                due.push(item);
+            }
+        }
+        match last {
+            Some(last) if page.more => range = range.after(&last),
+            _ => return Ok((due, false)),
         }
     }
 }

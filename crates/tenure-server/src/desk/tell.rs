@@ -35,7 +35,7 @@ impl<S: Server> Desk<S> {
             (self.kind.told)(&sent.kind, &sent.id);
         }
         if !run.effects.is_empty() {
-            self.start_effects(true);
+            self.start_effects();
         }
         for (at, (mut item, came)) in items.into_iter().zip(run.came.drain(..)).enumerate() {
             if let Came::Locked = came {
@@ -72,8 +72,11 @@ impl<S: Server> Desk<S> {
         }
     }
 
-    pub(super) fn start_effects(&mut self, some: bool) {
-        if some && !self.effects {
+    /// Does effects, or does more of them when those that are being done are done.
+    pub(super) fn start_effects(&mut self) {
+        if self.effects {
+            self.more_effects = true;
+        } else {
             self.effects = true;
             effects::start(&self.kind, &self.id, &self.keys, self.own.clone());
         }
@@ -102,6 +105,7 @@ impl<S: Server> Desk<S> {
             parcels,
             queue_max: S::POLICY.queue_max,
             done: None,
+            under_way: Some(Arc::clone(&self.under_way)),
         };
         let waiting = item.waiting.take();
         let (courier, env) = (self.kind.courier.clone(), self.kind.ground.env());

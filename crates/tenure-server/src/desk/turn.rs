@@ -92,7 +92,9 @@ impl<S: Server> Desk<S> {
         }
         if let Some(view) = &view {
             self.measure(view);
-            self.start_effects(view.effects);
+            if view.effects && !self.effects {
+                self.start_effects();
+            }
         }
         let Some(plan) = self.plan(view).await? else { return Ok(()) };
         self.carry_out(plan).await
@@ -175,6 +177,7 @@ impl<S: Server> Desk<S> {
                     self.undo();
                     if let [item] = &mut plan.items[..] {
                         if item.hopeless {
+                            plan.items.into_iter().for_each(|item| refuse(item, error.clone().into()));
                             return Err(error.into());
                         }
                         item.fail_for_good(error.to_string());
