@@ -16,12 +16,19 @@ impl<S: Server> Desk<S> {
         mut made: Made,
     ) -> Result<(), ServerError> {
         let done = run.came.len();
+        let timers = match clear_timers(&**self.kind.ground.store(), &self.keys).await {
+            Ok(timers) => timers,
+            Err(error) => {
+                self.memory = None;
+                self.give_back(plan.items);
+                return Err(error);
+            }
+        };
         let deletion = self.keys.delete(Commit::new());
         let gone: Vec<Range> = deletion.writes.iter().map(Write::range).collect();
         let mut commit = std::mem::take(&mut made.commit);
         commit.writes.retain(|write| !gone.iter().any(|range| range.contains(write.range().start())));
-        let mut dues: BTreeSet<Key> =
-            clear_timers(&**self.kind.ground.store(), &self.keys).await?.into_iter().collect();
+        let mut dues: BTreeSet<Key> = timers.into_iter().collect();
         dues.extend(made.head.sweeps.iter().map(|at| self.keys.due(*at, SWEEP)));
         let written: BTreeSet<Key> =
             commit.writes.iter().map(|write| write.range().start().clone()).collect();
@@ -44,16 +51,8 @@ impl<S: Server> Desk<S> {
                 self.tell(items, &mut run, made.died, None);
                 Ok(())
             }
-            End::Conflict | End::NotEmpty | End::Unknown(_) => {
-                self.memory = None;
-                self.give_back(plan.items);
-                Ok(())
-            }
-            End::Failed(error) => {
-                self.memory = None;
-                self.give_back(plan.items);
-                Err(error.into())
-            }
+            // What may have been done is not done again.
+            end => self.fall_back(plan, end),
         }
     }
 }

@@ -95,7 +95,7 @@ impl<S: Server> Desk<S> {
                             if key == self.keys.head {
                                 break;
                             }
-                            return self.void(mark, key).await;
+                            return self.void(mark).await;
                         }
                         break;
                     }
@@ -135,8 +135,8 @@ impl<S: Server> Desk<S> {
         }
     }
 
-    /// A copy was refused by a check on `key` while another may be under way: makes sure that none can land any more, by changing the head.
-    async fn void(&self, mark: u64, key: Key) -> Result<End, Key> {
+    /// A copy was refused by some check while another may be under way: makes sure that none can land any more, by changing the head.
+    async fn void(&self, mark: u64) -> Result<End, Key> {
         let Some(memory) = &self.memory else { return Ok(unsure()) };
         let mut head = memory.head.clone();
         let own = self.kind.ground.env().random_u64();
@@ -155,10 +155,7 @@ impl<S: Server> Desk<S> {
                     Fate::Landed => Ok(End::Done(Version(0))),
                     // The head is another now: the state must be read again, and the messages run again.
                     Fate::Never => Ok(End::Conflict),
-                    Fate::Forgotten => {
-                        drop(key);
-                        Ok(unsure())
-                    }
+                    Fate::Forgotten => Ok(unsure()),
                 };
             }
             if !pauses.pause().await {

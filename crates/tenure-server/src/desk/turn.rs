@@ -149,11 +149,13 @@ impl<S: Server> Desk<S> {
                 Ok(done) => done,
                 Err(ServerError::State(error)) if matches!(*error, StateError::Replaced(_)) => {
                     // What can't be undone is read again.
-                    if self.load_again().await? {
-                        continue;
+                    match self.load_again().await {
+                        Ok(true) => continue,
+                        other => {
+                            self.give_back(plan.items);
+                            return other.map(|_| ());
+                        }
                     }
-                    self.give_back(plan.items);
-                    return Ok(());
                 }
                 Err(error) => {
                     self.memory = None;
@@ -221,7 +223,7 @@ impl<S: Server> Desk<S> {
     }
 
     /// Nothing was done, as far as is known.
-    fn fall_back(&mut self, plan: Plan<S>, end: End) -> Result<(), ServerError> {
+    pub(super) fn fall_back(&mut self, plan: Plan<S>, end: End) -> Result<(), ServerError> {
         match end {
             End::Conflict => {
                 self.turn.conflicts += 1;
