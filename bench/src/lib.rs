@@ -1,10 +1,11 @@
-//! What the comparisons share: clocks and figures, loads, and bare clients to be measured against.
+//! What the comparisons share: clocks and figures, loads, a store that counts, and bare clients to be measured against.
 
 #![allow(clippy::unwrap_used, reason = "a measurement that fails has nothing to tell")]
 #![allow(clippy::print_stdout, reason = "this is what it is for")]
 #![allow(clippy::cast_precision_loss, reason = "figures are rounded anyway")]
 
 pub mod bare;
+pub mod counted;
 pub mod figures;
 pub mod load;
 

@@ -10,7 +10,7 @@ const PACKAGE: &str = "tenure-bench";
 
 /// Runs one comparison with its arguments, on our terminal, and returns its exit code.
 pub(crate) fn run(workspace: &Workspace, name: &str, args: &[&str]) -> Result<ExitCode> {
-    let programs = workspace.targets("bin")?;
+    let programs = workspace.metadata()?.targets("bin")?;
     let known: Vec<&str> = programs
         .iter()
         .filter(|program| program.package == PACKAGE)

@@ -1,5 +1,5 @@
 //! `cargo xtask test`: the gate. Every step runs, whatever came of those before it, so that one run shows everything that is wrong.
-//! Only a missing toolchain ends it at once, since nothing else could run.
+//! Only a missing toolchain or a full disk ends it at once, since nothing else could run.
 //!
 //! The last line printed is `N passed, M failed`. A step counts as one check, the tests count one by one, and so do the examples.
 
@@ -8,12 +8,13 @@ use std::{io::Write, process::ExitCode, time::Duration};
 use anyhow::Result;
 
 use crate::{
-    needs,
+    disk, needs,
     services::Services,
-    tally::{Count, Tally},
+    suite,
+    tally::Count,
     task::{Task, now},
     tidy,
-    workspace::{Target, Workspace},
+    workspace::Workspace,
 };
 
 /// An example shows something to a reader, who would not wait longer.
@@ -28,8 +29,11 @@ struct Step {
 }
 
 /// What must be there before anything can be checked.
-const TOOLCHAIN: Step =
-    Step { name: "toolchain", does: "what the other steps need, installed where possible", run: toolchain };
+const TOOLCHAIN: Step = Step {
+    name: "toolchain",
+    does: "what the other steps need, installed where possible, and room on disk",
+    run: toolchain,
+};
 
 /// The steps, the quick ones first.
 const STEPS: &[Step] = &[
@@ -37,7 +41,11 @@ const STEPS: &[Step] = &[
     Step { name: "format", does: "cargo fmt --check", run: format },
     Step { name: "clippy", does: "lints of all targets and features, no warnings", run: clippy },
     Step { name: "docs", does: "cargo doc, private items too, no warnings", run: docs },
-    Step { name: "tests", does: "cargo test, doc tests too, with servers of their own", run: tests },
+    Step {
+        name: "tests",
+        does: "all tests, side by side, then those in the docs, with servers of their own",
+        run: tests,
+    },
     Step { name: "examples", does: "each example of each crate runs to its end", run: examples },
 ];
 
@@ -88,10 +96,26 @@ fn toolchain(workspace: &Workspace) -> Result<Count> {
     for instruction in &missing {
         println!("{instruction}");
     }
-    if missing.is_empty() {
+    if !missing.is_empty() {
+        return Ok(Count::one_failed(
+            "toolchain: something is missing and could not be installed (see above)",
+        ));
+    }
+    let mut room = true;
+    for disk in disk::disks(workspace)? {
+        match disk.verdict() {
+            Ok(None) => {}
+            Ok(Some(warning)) => println!("{warning}"),
+            Err(error) => {
+                println!("{error}");
+                room = false;
+            }
+        }
+    }
+    if room {
         return Ok(Count::one_passed());
     }
-    Ok(Count::one_failed("toolchain: something is missing and could not be installed (see above)"))
+    Ok(Count::one_failed("toolchain: a disk has too little room (see above)"))
 }
 
 fn tidy(workspace: &Workspace) -> Result<Count> {
@@ -119,47 +143,33 @@ fn docs(workspace: &Workspace) -> Result<Count> {
 }
 
 fn tests(workspace: &Workspace) -> Result<Count> {
+    let programs = suite::build(workspace)?;
     // Gone when this returns, or with this process, whatever happens.
     let services = Services::start(true)?;
-    let mut task = workspace.cargo(&["test", "--workspace", "--all-features", "--locked", "--no-fail-fast"]);
-    for (variable, url) in services.variables() {
-        task = task.env(&variable, &url);
-    }
-    let mut tally = Tally::default();
-    let ended = task.stream(|line| {
-        println!("{line}");
-        tally.line(line);
-    })?;
-    if !ended.well() {
-        println!("`{task}`: {ended}");
-    }
-    Ok(tally.finish(ended.well()))
+    let variables = services.variables();
+    let mut count = suite::run(workspace, programs, &variables)?;
+    count.add(suite::docs(workspace, &variables)?);
+    Ok(count.or_failure("not a single test ran"))
 }
 
 fn examples(workspace: &Workspace) -> Result<Count> {
+    // The tests before this have built them all.
     let mut count = Count::default();
-    for target in workspace.targets("example")? {
+    let metadata = workspace.metadata()?;
+    // Some show how elections are shared with others, which takes a server.
+    let services = Services::start(false)?;
+    let built = metadata.target_folder()?.join("debug").join("examples");
+    for target in metadata.targets("example")? {
         let name = format!("example {} of {}", target.name, target.package);
         println!("  {name}");
-        count.add(example(workspace, &target, &name)?);
-    }
-    if count.passed + count.failed == 0 {
-        println!("  there are none yet");
+        let program = built.join(&target.name).display().to_string();
+        let mut task = Task::program(workspace.root(), &program, &[]).limit(EXAMPLE_LIMIT);
+        for (variable, url) in services.variables() {
+            task = task.env(&variable, &url);
+        }
+        count.add(quiet(&name, &task)?);
     }
     Ok(count)
-}
-
-fn example(workspace: &Workspace, target: &Target, name: &str) -> Result<Count> {
-    let mut args = vec!["--quiet", "--locked", "--package", &target.package, "--example", &target.name];
-    for feature in &target.features {
-        args.extend(["--features", feature]);
-    }
-    // Built apart from the run: the limit is the example's, not the compiler's.
-    let built = quiet(&format!("{name} (build)"), &workspace.cargo(&[&["build"], &args[..]].concat()))?;
-    if built.failed > 0 {
-        return Ok(built);
-    }
-    quiet(name, &workspace.cargo(&[&["run"], &args[..]].concat()).limit(EXAMPLE_LIMIT))
 }
 
 /// Runs a task that is one check, and shows its output only if it fails.

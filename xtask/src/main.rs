@@ -6,6 +6,8 @@
 //! | the steps of the gate, in order | [`gate`] |
 //! | what a machine must have, and how it gets it | [`needs`] |
 //! | the servers that the tests need | [`services`] |
+//! | the room that a run takes on disks | [`disk`] |
+//! | how tests are built and run | [`suite`] |
 //! | how test results are counted | [`tally`] |
 //! | rules about the text of the repository | [`tidy`] |
 //! | running a process with a bound and live output | [`task`] |
@@ -13,10 +15,12 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "printing is what this program is for")]
 
 mod bench;
+mod disk;
 mod fix;
 mod gate;
 mod needs;
 mod services;
+mod suite;
 mod tally;
 mod task;
 mod tidy;
@@ -38,7 +42,7 @@ Usage: cargo xtask <command>
                         with --galera a Galera cluster too
   services status       print whether these servers answer
   services stop         end them
-  bench <name> [args]   run one comparison of the bench crate, store or server, built for release
+  bench <name> [args]   run one comparison of the bench crate, of store, server, run or registry, built for release
   help                  this text
 
 test ends with a line `N passed, M failed`, and fails unless everything ran and nothing failed. It starts servers of its own.";

@@ -1,8 +1,10 @@
-//! [`Tally`]: counts what `cargo test` reports, and believes nothing that it does not report.
+//! [`Tally`]: counts what a test program reports, and believes nothing that it does not report.
 //!
-//! Each test binary must end with a `test result:` line, as the standard harness and `libtest-mimic` write it. A binary without one has crashed, and
-//! counts as a failure. So does each test that was ignored or filtered out: in the gate, nothing is skipped. And so does a run in which
-//! no test ran at all.
+//! Each must end with a `test result:` line, as the standard harness and `libtest-mimic` write it. One without has crashed or was killed, and
+//! counts as a failure. So does one that reports no failure and still does not end well, and so does each test that was ignored or filtered out:
+//! in the gate, nothing is skipped.
+
+use crate::task::Ended;
 
 /// What was checked, and what came of it.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -26,6 +28,11 @@ impl Count {
         Self { passed: 0, failed: 1, names: vec![name.into()] }
     }
 
+    /// This count, or a failure if nothing was checked at all.
+    pub(crate) fn or_failure(self, name: &str) -> Self {
+        if self.passed + self.failed == 0 { Self::one_failed(name) } else { self }
+    }
+
     /// Adds another count to this one.
     pub(crate) fn add(&mut self, other: Self) {
         self.passed += other.passed;
@@ -34,17 +41,19 @@ impl Count {
     }
 }
 
-/// The reader of `cargo test`'s output, line by line.
-#[derive(Debug, Default)]
+/// The reader of one process's output, line by line.
+#[derive(Debug)]
 pub(crate) struct Tally {
+    /// What failures are named after that have no other name.
+    name: String,
     count: Count,
     binary: Option<Binary>,
 }
 
-/// The test binary whose output is being read.
+/// The harness whose output is being read.
 #[derive(Debug)]
 struct Binary {
-    /// As cargo announced it.
+    /// What its tests are named after.
     name: String,
     /// How many tests the harness said it would run, until it reports their result.
     announced: Option<usize>,
@@ -55,13 +64,23 @@ struct Binary {
 }
 
 impl Tally {
+    /// For a test program, which is one harness.
+    pub(crate) fn program(name: &str) -> Self {
+        Self { name: name.to_owned(), count: Count::default(), binary: Some(Binary::new(name.to_owned())) }
+    }
+
+    /// For a command of cargo's that runs the tests in the docs: one harness after the other, each announced by the name of its library.
+    pub(crate) fn docs(name: &str) -> Self {
+        Self { name: name.to_owned(), count: Count::default(), binary: None }
+    }
+
     /// Reads one line.
     pub(crate) fn line(&mut self, line: &str) {
         let line = without_colors(line);
         let line = line.trim();
-        if let Some(name) = announced_binary(line) {
-            self.close_binary();
-            self.binary = Some(Binary { name, announced: None, results: 0, repeating: false });
+        if let Some(library) = line.strip_prefix("Doc-tests ") {
+            self.close_binary("the next one has begun");
+            self.binary = Some(Binary::new(format!("{library} (docs)")));
         } else if let Some(tests) = announced_tests(line) {
             self.begin(tests);
         } else if let Some(result) = TestResult::parse(line) {
@@ -77,14 +96,12 @@ impl Tally {
         }
     }
 
-    /// Ends the reading, knowing whether `cargo test` itself ended well.
-    pub(crate) fn finish(mut self, well: bool) -> Count {
-        self.close_binary();
-        if !well && self.count.failed == 0 {
-            self.count.add(Count::one_failed("cargo test failed without naming a test (see its output)"));
-        }
-        if self.count.passed + self.count.failed == 0 {
-            self.count.add(Count::one_failed("not a single test ran"));
+    /// Ends the reading, knowing how the process ended.
+    pub(crate) fn finish(mut self, ended: Ended) -> Count {
+        self.close_binary(&ended.to_string());
+        if !ended.well() && self.count.failed == 0 {
+            let name = format!("{}: no test failed, but it did not end well ({ended})", self.name);
+            self.count.add(Count::one_failed(name));
         }
         self.count
     }
@@ -127,13 +144,18 @@ impl Tally {
         self.count.failed += result.failed + result.ignored + result.filtered;
     }
 
-    fn close_binary(&mut self) {
+    fn close_binary(&mut self, how: &str) {
         if let Some(binary) = self.binary.take()
             && (binary.results == 0 || binary.announced.is_some())
         {
-            self.count
-                .add(Count::one_failed(format!("{}: ended without a result (it crashed?)", binary.name)));
+            self.count.add(Count::one_failed(format!("{}: ended without a result ({how})", binary.name)));
         }
+    }
+}
+
+impl Binary {
+    fn new(name: String) -> Self {
+        Self { name, announced: None, results: 0, repeating: false }
     }
 }
 
@@ -168,17 +190,6 @@ impl TestResult {
     }
 }
 
-/// `Running unittests src/lib.rs (target/debug/deps/tenure_store-0123456789abcdef)`, `Doc-tests tenure_store`
-fn announced_binary(line: &str) -> Option<String> {
-    if let Some(library) = line.strip_prefix("Doc-tests ") {
-        return Some(format!("{library} (docs)"));
-    }
-    let (source, path) = line.strip_prefix("Running ")?.strip_suffix(')')?.rsplit_once(" (")?;
-    let file = path.rsplit(['/', '\\']).next().unwrap_or(path);
-    let name = file.rsplit_once('-').map_or(file, |(name, _hash)| name);
-    Some(if source.starts_with("unittests") { name.to_owned() } else { format!("{name} ({source})") })
-}
-
 /// `running 12 tests`
 fn announced_tests(line: &str) -> Option<usize> {
     let (number, noun) = line.strip_prefix("running ")?.split_once(' ')?;
@@ -198,90 +209,117 @@ fn without_colors(line: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::{os::unix::process::ExitStatusExt as _, process::ExitStatus, time::Duration};
+
     use super::*;
 
-    const PASSING: &str = "\
-     Running unittests src/lib.rs (target/debug/deps/alpha-0011223344556677)
-
+    const PASSING: &str = "
 running 2 tests
 test one ... ok
 test two - should panic ... ok
 
 test result: ok. 2 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
 ";
+    const DOCS: &str = "   Doc-tests alpha\n\nrunning 1 test\ntest src/lib.rs - f (line 3) ... ok\n\n\
+        test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.1s\n";
 
-    fn tally(output: &str, well: bool) -> Count {
-        let mut tally = Tally::default();
+    fn exit(code: i32) -> Ended {
+        Ended::Exit(ExitStatus::from_raw(code << 8))
+    }
+
+    fn read(mut tally: Tally, output: &str, ended: Ended) -> Count {
         output.lines().for_each(|line| tally.line(line));
-        tally.finish(well)
+        tally.finish(ended)
+    }
+
+    fn program(output: &str, ended: Ended) -> Count {
+        read(Tally::program("a.rs"), output, ended)
+    }
+
+    fn docs(output: &str, ended: Ended) -> Count {
+        read(Tally::docs("cargo"), output, ended)
     }
 
     #[test]
-    fn results_of_all_binaries_add_up() {
-        let output = PASSING.to_owned()
-            + "   Doc-tests alpha\n\nrunning 1 test\ntest src/lib.rs - f (line 3) ... ok\n\n\
-               test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.1s\n\n\
-               running 4 tests\n\
-               test result: ok. 4 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.1s\n";
-        assert_eq!(tally(&output, true), Count { passed: 7, failed: 0, names: vec![] });
+    fn results_of_all_harnesses_add_up() {
+        assert_eq!(program(PASSING, exit(0)), Count { passed: 2, failed: 0, names: vec![] });
+        let output = format!(
+            "{DOCS}\nrunning 4 tests\n\
+             test result: ok. 4 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.1s\n{DOCS}"
+        );
+        assert_eq!(docs(&output, exit(0)), Count { passed: 6, failed: 0, names: vec![] });
     }
 
     #[test]
     fn colors_do_not_matter() {
-        let output = PASSING.replace("     Running", "\u{1b}[1m\u{1b}[92m     Running\u{1b}[0m");
-        assert_eq!(tally(&output, true), Count { passed: 2, failed: 0, names: vec![] });
+        let output = "\u{1b}[1m\u{1b}[92m   Doc-tests\u{1b}[0m alpha\nrunning 1 test\ntest a ... \u{1b}[31mFAILED\u{1b}[0m\n\
+                      test result: FAILED. 0 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0s";
+        let names = vec!["alpha (docs): a".to_owned()];
+        assert_eq!(docs(output, exit(101)), Count { passed: 0, failed: 1, names });
     }
 
     #[test]
-    fn failures_are_named_with_their_binary() {
-        let output = "     Running tests/live.rs (target/debug/deps/live-00)\nrunning 2 tests\n\
+    fn failures_are_named_after_their_program() {
+        let output = "running 2 tests\n\
                       test a::b ... FAILED\ntest c ... ok\n\nfailures:\n\n---- a::b stdout ----\n\
                       test x ... FAILED\ntest result: ok. 9 passed; 0 failed; 0 ignored; 0 measured\n\n\
                       failures:\n    a::b\n\n\
                       test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0s";
-        let names = vec!["live (tests/live.rs): a::b".to_owned()];
-        assert_eq!(tally(output, false), Count { passed: 1, failed: 1, names });
+        let names = vec!["a.rs: a::b".to_owned()];
+        assert_eq!(program(output, exit(101)), Count { passed: 1, failed: 1, names });
+        let names = vec!["alpha (docs): a::b".to_owned()];
+        assert_eq!(
+            docs(&format!("{DOCS}Doc-tests alpha\n{output}\n{DOCS}"), exit(101)),
+            Count { passed: 3, failed: 1, names }
+        );
     }
 
     #[test]
     fn ignored_and_filtered_tests_are_failures() {
-        let output = "Running unittests src/lib.rs (target/debug/deps/alpha-00)\nrunning 2 tests\n\
+        let output = "running 2 tests\n\
                       test a ... ok\ntest b ... ignored, slow\n\
                       test result: ok. 1 passed; 0 failed; 1 ignored; 0 measured; 3 filtered out; finished in 0s";
-        let count = tally(output, true);
+        let count = program(output, exit(0));
         assert_eq!((count.passed, count.failed), (1, 4));
-        assert!(count.names[0].starts_with("alpha: b (ignored"), "{:?}", count.names);
-        assert_eq!(count.names[1], "alpha: 3 tests filtered out");
+        assert!(count.names[0].starts_with("a.rs: b (ignored"), "{:?}", count.names);
+        assert_eq!(count.names[1], "a.rs: 3 tests filtered out");
     }
 
     #[test]
-    fn a_binary_that_crashes_is_a_failure() {
-        let crashed = "     Running tests/crash.rs (target/debug/deps/crash-00)\n\nrunning 3 tests\ntest a ... ok\n\
-                       error: test failed, to rerun pass `-p alpha --test crash`\n\nCaused by:\n  process didn't exit successfully\n";
-        let names = vec!["crash (tests/crash.rs): ended without a result (it crashed?)".to_owned()];
-        for output in [format!("{crashed}{PASSING}"), format!("{PASSING}{crashed}")] {
-            assert_eq!(tally(&output, false), Count { passed: 2, failed: 1, names: names.clone() });
+    fn a_program_that_crashes_or_hangs_is_a_failure() {
+        let begun = "running 3 tests\ntest a ... ok\n";
+        for (ended, how) in [
+            (Ended::Exit(ExitStatus::from_raw(6)), "signal: 6 (SIGABRT)"),
+            (Ended::TimedOut(Duration::from_secs(9)), "killed after its limit of 9 s"),
+            (exit(0), "exit status: 0"),
+        ] {
+            let names = vec![format!("a.rs: ended without a result ({how})")];
+            assert_eq!(program(begun, ended), Count { passed: 0, failed: 1, names });
+            assert_eq!(program("", ended).failed, 1, "a harness that reports nothing");
         }
+        assert_eq!(docs(&format!("{DOCS}{begun}"), exit(0)).failed, 1, "the second result is missing");
+        let output = format!("{DOCS}Doc-tests beta\n{begun}{DOCS}");
+        assert_eq!(
+            docs(&output, exit(101)).names,
+            ["beta (docs): ended without a result (the next one has begun)"]
+        );
     }
 
     #[test]
-    fn a_harness_that_reports_nothing_is_a_failure() {
-        let output = format!("{PASSING}     Running tests/mute.rs (target/debug/deps/mute-00)\n");
-        assert_eq!(tally(&output, true).failed, 1);
-    }
-
-    #[test]
-    fn a_failure_of_cargo_itself_is_a_failure() {
-        assert_eq!(tally(PASSING, false).failed, 1);
-        assert_eq!(tally("error: could not compile `alpha`\n", false).failed, 1);
+    fn a_program_that_passes_and_still_does_not_end_well_is_a_failure() {
+        let names = ["a.rs: no test failed, but it did not end well (signal: 11 (SIGSEGV))"];
+        let count = program(PASSING, Ended::Exit(ExitStatus::from_raw(11)));
+        assert_eq!((count.passed, count.failed), (2, 1));
+        assert_eq!(count.names, names);
+        let names = ["cargo: no test failed, but it did not end well (exit status: 101)"];
+        assert_eq!(docs("error: could not compile `alpha`\n", exit(101)).names, names);
     }
 
     #[test]
     fn a_run_without_tests_is_a_failure() {
-        let nothing = "Running unittests src/lib.rs (target/debug/deps/alpha-00)\nrunning 0 tests\n\
+        let nothing = "running 0 tests\n\
                        test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0s";
-        let names = vec!["not a single test ran".to_owned()];
-        assert_eq!(tally(nothing, true), Count { passed: 0, failed: 1, names: names.clone() });
-        assert_eq!(tally("", true).names, names);
+        assert_eq!(program(nothing, exit(0)).or_failure("nothing"), Count::one_failed("nothing"));
+        assert_eq!(program(PASSING, exit(0)).or_failure("nothing").failed, 0);
     }
 }

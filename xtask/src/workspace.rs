@@ -20,9 +20,11 @@ pub(crate) struct Target {
     pub(crate) package: String,
     /// Its own name.
     pub(crate) name: String,
-    /// Features without which cargo refuses to build it.
-    pub(crate) features: Vec<String>,
 }
+
+/// What cargo says about the members.
+#[derive(Debug)]
+pub(crate) struct Metadata(Value);
 
 impl Workspace {
     /// The workspace this program was built from.
@@ -44,8 +46,8 @@ impl Workspace {
         Task::cargo(&self.root, args)
     }
 
-    /// The targets of one kind (`example`, `bin`) of all members.
-    pub(crate) fn targets(&self, kind: &str) -> Result<Vec<Target>> {
+    /// What cargo says about the members.
+    pub(crate) fn metadata(&self) -> Result<Metadata> {
         let task = self.cargo(&["metadata", "--no-deps", "--locked", "--format-version", "1"]);
         let (ended, output) = task.capture()?;
         if !ended.well() {
@@ -54,27 +56,36 @@ impl Workspace {
         // Warnings of cargo's stand on lines of their own; the description is one line.
         let json =
             output.lines().find(|line| line.starts_with('{')).context("cargo metadata printed no JSON")?;
-        targets(&serde_json::from_str(json).context("cargo metadata printed bad JSON")?, kind)
+        Ok(Metadata(serde_json::from_str(json).context("cargo metadata printed bad JSON")?))
     }
 }
 
-fn targets(metadata: &Value, kind: &str) -> Result<Vec<Target>> {
-    let mut found = Vec::new();
-    for package in list(metadata, "packages")? {
-        for target in list(package, "targets")? {
-            if !list(target, "kind")?.iter().any(|each| each == kind) {
-                continue;
-            }
-            let features = target.get("required-features").and_then(Value::as_array);
-            let features = features.into_iter().flatten().filter_map(Value::as_str);
-            found.push(Target {
-                package: text(package, "name")?,
-                name: text(target, "name")?,
-                features: features.map(str::to_owned).collect(),
-            });
-        }
+impl Metadata {
+    /// Where cargo puts what it builds.
+    pub(crate) fn target_folder(&self) -> Result<PathBuf> {
+        text(&self.0, "target_directory").map(PathBuf::from)
     }
-    Ok(found)
+
+    /// The targets of one kind (`example`, `bin`) of all members.
+    pub(crate) fn targets(&self, kind: &str) -> Result<Vec<Target>> {
+        let mut found: Vec<Target> = Vec::new();
+        for package in list(&self.0, "packages")? {
+            for target in list(package, "targets")? {
+                if !list(target, "kind")?.iter().any(|each| each == kind) {
+                    continue;
+                }
+                let (package, name) = (text(package, "name")?, text(target, "name")?);
+                if let Some(other) = found.iter().find(|other| other.name == name) {
+                    bail!(
+                        "{} and {package} both have the {kind} {name}: cargo builds one of them, name it apart",
+                        other.package
+                    );
+                }
+                found.push(Target { package, name });
+            }
+        }
+        Ok(found)
+    }
 }
 
 fn list<'a>(value: &'a Value, field: &str) -> Result<&'a Vec<Value>> {
@@ -95,28 +106,35 @@ mod tests {
 
     #[test]
     fn targets_are_found_by_kind() {
-        let metadata = serde_json::json!({ "packages": [
-            { "name": "a", "targets": [
-                { "name": "a", "kind": ["lib"] },
-                { "name": "tour", "kind": ["example"], "required-features": ["full"] },
-            ]},
+        let metadata = Metadata(serde_json::json!({ "packages": [
+            { "name": "a", "targets": [{ "name": "a", "kind": ["lib"] }, { "name": "tour", "kind": ["example"] }]},
             { "name": "b", "targets": [{ "name": "run", "kind": ["bin"] }, { "name": "walk", "kind": ["example"] }] },
-        ]});
-        let tour = Target { package: "a".into(), name: "tour".into(), features: vec!["full".into()] };
-        let walk = Target { package: "b".into(), name: "walk".into(), features: vec![] };
-        assert_eq!(targets(&metadata, "example").unwrap(), [tour, walk]);
-        assert_eq!(targets(&metadata, "bin").unwrap().len(), 1);
+        ]}));
+        let tour = Target { package: "a".into(), name: "tour".into() };
+        let walk = Target { package: "b".into(), name: "walk".into() };
+        assert_eq!(metadata.targets("example").unwrap(), [tour, walk]);
+        assert_eq!(metadata.targets("bin").unwrap().len(), 1);
+    }
+
+    #[test]
+    fn two_of_one_name_are_an_error() {
+        let target = serde_json::json!([{ "name": "tour", "kind": ["example"] }]);
+        let packages =
+            serde_json::json!([{ "name": "a", "targets": target }, { "name": "b", "targets": target }]);
+        let error = Metadata(serde_json::json!({ "packages": packages })).targets("example").unwrap_err();
+        assert!(error.to_string().contains("a and b both have the example tour"), "{error}");
     }
 
     #[test]
     fn metadata_of_another_shape_is_an_error() {
-        let error = targets(&serde_json::json!({ "packages": [{ "name": "a" }] }), "bin").unwrap_err();
+        let metadata = Metadata(serde_json::json!({ "packages": [{ "name": "a" }] }));
+        let error = metadata.targets("bin").unwrap_err();
         assert!(error.to_string().contains("`targets`"), "{error}");
     }
 
     #[test]
     fn this_workspace_has_this_program() {
-        let programs = Workspace::here().targets("bin").unwrap();
+        let programs = Workspace::here().metadata().unwrap().targets("bin").unwrap();
         assert!(programs.iter().any(|program| program.name == "xtask"), "{programs:?}");
     }
 }

@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use tenure_bench::{
     bare::{BareEtcd, BareMysql, BareSqlite, PgBench},
+    counted::{Counted, Counts},
     figures::{median, per_second},
     load,
 };
@@ -13,7 +14,6 @@ use tenure_store::{Commit, Env, Key, Store, Tuple};
 use tokio::runtime::Runtime;
 
 use crate::{
-    counted::{Counted, Counts},
     crowd::Work,
     kinds::{Counter, Ledger},
     options::Options,

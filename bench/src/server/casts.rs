@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use tenure_bench::counted::Counted;
 use tenure_cluster::Cluster;
 use tenure_server::{CallOptions, Serve as _, ServerError, ServerRef};
 use tenure_store::Env;
 
 use crate::{
     bench::Bench,
-    counted::Counted,
     crowd::{PATIENCE, Work},
     kinds::Counter,
     process::Task,

@@ -3,15 +3,15 @@
 use std::{sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
-use tenure_bench::figures::quantile;
+use tenure_bench::{
+    counted::{Counted, Counts},
+    figures::quantile,
+};
 use tenure_cluster::Cluster;
 use tenure_server::{CallOptions, Serve as _, ServerError, ServerRef};
 use tenure_store::Env;
 
-use crate::{
-    counted::{Counted, Counts},
-    kinds::Counter,
-};
+use crate::kinds::Counter;
 
 /// Longer than a call takes on any store, also on a machine that is busy with other things.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);

@@ -6,14 +6,17 @@ use std::sync::{
 };
 
 use serde::{Deserialize, Serialize};
-use tenure_bench::{figures::resident_kib, load};
+use tenure_bench::{
+    counted::{Counted, Counts},
+    figures::resident_kib,
+    load,
+};
 use tenure_cluster::Cluster;
 use tenure_server::{CallOptions, Serve as _, ServerRef};
 use tenure_store::Env;
 
 use crate::{
     bench::Bench,
-    counted::{Counted, Counts},
     crowd::{PATIENCE, Pace, Work, at_work},
     kinds::Counter,
     process::{self, Task},

@@ -17,7 +17,6 @@
 //! | `inline.rs`, `queued.rs`, `casts.rs`, `large.rs`, `idle.rs` | the rows |
 //! | `crowd.rs`, `kinds.rs` | callers, and what they call |
 //! | `process.rs` | other processes |
-//! | `counted.rs` | the store that counts |
 //! | `table.rs`, `bars.rs` | what is printed |
 
 #![allow(clippy::unwrap_used, reason = "a measurement that fails has nothing to tell")]
@@ -27,7 +26,6 @@
 mod bars;
 mod bench;
 mod casts;
-mod counted;
 mod crowd;
 mod idle;
 mod inline;

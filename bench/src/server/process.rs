@@ -12,13 +12,13 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
+use tenure_bench::counted::{Counted, Counts};
 use tenure_cluster::{Cluster, Settings};
 use tenure_store::Store;
 
 use crate::{
     bench::CLUSTER,
     casts::Casts,
-    counted::{Counted, Counts},
     crowd::{Crowd, Work},
     idle::Touch,
 };

@@ -1,6 +1,6 @@
 //! [`Cluster`]: a node's part in a cluster.
 
-use std::{any::Any, sync::Arc};
+use std::{any::Any, fmt, pin::Pin, sync::Arc};
 
 use parking_lot::Mutex;
 
@@ -10,6 +10,7 @@ use tokio::{sync::broadcast, task::JoinHandle};
 use crate::{
     Cause, ClusterError, Election, Ground, Keys, Member, Members, Session, SessionId, Settings,
     election::{Desk, Queues, Standing},
+    lease::Leases,
     locals::Locals,
     node::Node,
     peer::{BoundLinks, Links},
@@ -17,11 +18,23 @@ use crate::{
     sweeper::Sweeper,
     testator::Testator,
     view::View,
-    warden::Warden,
+    warden::{Warden, Watch},
 };
 
 /// How many events of sessions are kept for a listener that is slow: far more than happen in a ttl.
 const EVENTS_MAX: usize = 64;
+
+/// How the names of elections begin that Tenure keeps for itself.
+const RESERVED: &str = "tenure/";
+
+/// Refuses elections that are Tenure's own.
+pub(crate) fn admit_election(name: &Name) -> Result<(), StoreError> {
+    if !name.as_str().starts_with(RESERVED) {
+        return Ok(());
+    }
+    let words = "as only elections of Tenure itself do: choose another name";
+    Err(StoreError::invalid(format!("election {name} begins with {RESERVED}, {words}")))
+}
 
 /// Something that happened to this node's session.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,6 +79,18 @@ struct Inner {
     tasks: Vec<JoinHandle<()>>,
     /// What is built on this node, one of each type.
     extensions: Mutex<Vec<Arc<dyn Any + Send + Sync>>>,
+    /// What is to be done before the node leaves.
+    farewells: Farewells,
+}
+
+/// What is to be done before a node leaves.
+#[derive(Default)]
+struct Farewells(Mutex<Vec<Pin<Box<dyn Future<Output = ()> + Send>>>>);
+
+impl fmt::Debug for Farewells {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} farewells", self.0.lock().len())
+    }
 }
 
 impl Drop for Inner {
@@ -117,7 +142,7 @@ impl Cluster {
         let keeper = Keeper { node: Arc::clone(&node), keeping: keeping.clone(), testator };
         let mut tasks = vec![
             node.env.spawn(keeper.run()),
-            node.env.spawn(Warden::new(Arc::clone(&node), present.clone()).run()),
+            node.env.spawn(Warden::new(Arc::clone(&node), present.clone(), Watch::Neighbours).run()),
             node.env.spawn(Sweeper::new(Arc::clone(&node)).run()),
             node.env.spawn(clerk.run()),
             node.env.spawn(usher.run()),
@@ -134,7 +159,15 @@ impl Cluster {
             None => None,
         };
         let standing = Standing { node: Arc::clone(&node), session: present, desk, queues };
-        Ok(Self(Arc::new(Inner { node, keeping, standing, links, tasks, extensions: Mutex::default() })))
+        Ok(Self(Arc::new(Inner {
+            node,
+            keeping,
+            standing,
+            links,
+            tasks,
+            extensions: Mutex::default(),
+            farewells: Farewells::default(),
+        })))
     }
 
     /// The settings that it joined with.
@@ -152,7 +185,7 @@ impl Cluster {
     /// What other primitives stand on. It does not keep the node in the cluster.
     #[must_use]
     pub fn ground(&self) -> Ground {
-        Ground::new(Arc::clone(&self.0.node), self.0.keeping.session.subscribe())
+        Ground::new(self.0.standing.clone(), self.0.keeping.session.subscribe())
     }
 
     /// The one `T` that is built on this node, made when it is first asked for. It is dropped with the last clone of this, so it must hold none.
@@ -164,6 +197,12 @@ impl Cluster {
         let made = Arc::new(make(self.ground()));
         extensions.push(Arc::clone(&made) as Arc<dyn Any + Send + Sync>);
         made
+    }
+
+    /// Has this done when the node [leaves](Cluster::leave), before anything is given up: for work that must have stopped by then. It bounds its
+    /// own time. All of them run at once.
+    pub fn before_leaving(&self, farewell: impl Future<Output = ()> + Send + 'static) {
+        self.0.farewells.0.lock().push(Box::pin(farewell));
     }
 
     /// The present session.
@@ -193,9 +232,11 @@ impl Cluster {
     /// The election of this name.
     ///
     /// # Errors
-    /// [`StoreError::Invalid`] when it is no [`Name`].
+    /// [`StoreError::Invalid`] when it is no [`Name`], or begins with `tenure/`: such names Tenure keeps for itself.
     pub fn election(&self, name: &str) -> Result<Election, StoreError> {
-        Ok(Election::new(self.0.standing.clone(), name.parse()?))
+        let name: Name = name.parse()?;
+        admit_election(&name)?;
+        Ok(Election::new(self.0.standing.clone(), name))
     }
 
     /// The names of all elections that ever had a leader, in order.
@@ -207,11 +248,25 @@ impl Cluster {
         found.iter().map(|item| Keys::name_of(&item.key)).collect()
     }
 
+    /// Leases for programs that are no nodes. From the first call on, this node sees to it that those of all the cluster end when nobody renews them.
+    #[must_use]
+    pub fn leases(&self) -> Arc<Leases> {
+        let (node, session) = (Arc::clone(&self.0.node), self.0.keeping.session.subscribe());
+        self.extension(|_| Leases::new(node, session))
+    }
+
     /// Gives everything up at once: leaderships, places in queues, the session. Returns when others can take over, or after a ttl.
     ///
     /// # Cancel safety
     /// Dropping the future does not stop it.
     pub async fn leave(&self) {
+        let farewells = std::mem::take(&mut *self.0.farewells.0.lock());
+        let farewells: Vec<_> =
+            farewells.into_iter().map(|farewell| self.0.node.env.spawn(farewell)).collect();
+        for farewell in farewells {
+            // One that panics can't be helped.
+            let _ = farewell.await;
+        }
         self.0.keeping.leave.send_replace(true);
         let mut left = self.0.keeping.left.subscribe();
         // The sender lives as long as this does.

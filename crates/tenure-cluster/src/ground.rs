@@ -2,20 +2,21 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tenure_store::{Env, Retry, Store, latest};
+use tenure_store::{Env, Name, Retry, Store, latest};
 
-use crate::{Keys, Members, Session, Settings, node::Node};
+use crate::{Election, Keys, Members, Session, Settings, election::Standing, node::Node};
 
 /// The store, the time, the keys and the present session of a node. It keeps the node alive no longer than its [`Cluster`](crate::Cluster) does.
 #[derive(Clone, Debug)]
 pub struct Ground {
     node: Arc<Node>,
     session: latest::Receiver<Session>,
+    standing: Standing,
 }
 
 impl Ground {
-    pub(crate) fn new(node: Arc<Node>, session: latest::Receiver<Session>) -> Self {
-        Self { node, session }
+    pub(crate) fn new(standing: Standing, session: latest::Receiver<Session>) -> Self {
+        Self { node: Arc::clone(&standing.node), session, standing }
     }
 
     /// The store of the cluster.
@@ -58,6 +59,12 @@ impl Ground {
     #[must_use]
     pub fn members(&self) -> Members {
         Members::new(Arc::clone(&self.node))
+    }
+
+    /// The election of this name; of those that Tenure keeps for itself too.
+    #[must_use]
+    pub fn election(&self, name: Name) -> Election {
+        Election::new(self.standing.clone(), name)
     }
 
     /// How patiently something is tried that nobody but its caller waits for: as long as a session lives.

@@ -7,7 +7,7 @@
 //! | `("session", id)` | node, ttl: who it is, for good | the node, at joining | one a live session | the session ends |
 //! | `("beat", id)` | how often the session was renewed | the node, at each renewal | one a live session | the session ends |
 //! | `("local", place, id)` | the owner's process; `place` is a machine, its boot and a pid namespace | the node, at joining | one a live session | the session ends |
-//! | `("own", id, ...)` | belongings of the session: its lane as a candidate, `"lane"`; whatever is built on sessions adds its own | the node, and whoever answers it | bounded by who writes them | the session ends |
+//! | `("own", id, ...)` | belongings of the session: its lane as a candidate, `"lane"`; the holder, if it is a lease, `"lease"`; whatever is built on sessions adds its own | the node, and whoever answers it | bounded by who writes them | the session ends |
 //! | `("member", node)` | the node's public record | the node, and whoever ends its session or suspects it | one a node | gone for as long as is set |
 //! | `("changes")`, a list | what became of members, in order | the same commits | bounded by sweeping | swept |
 //! | `("election", name)` | term, holder, the last terms | whoever wins, resigns or deposes | one an election | never: terms are not used twice |
@@ -48,8 +48,19 @@ impl Keys {
         self.part("beat").bytes(id.to_bytes().to_vec()).key()
     }
 
+    /// The beats of all nodes.
     pub(crate) fn beats(&self) -> Range {
-        self.part("beat").range()
+        Range::Between { start: self.part("beat").key(), end: self.beat(SessionId::FIRST_LEASE) }
+    }
+
+    /// The beats of all leases.
+    pub(crate) fn lease_beats(&self) -> Range {
+        self.part("beat").range().after(&self.beat(SessionId::FIRST_LEASE))
+    }
+
+    /// Whose lease a session is, if it is one.
+    pub(crate) fn lease(&self, id: SessionId) -> Key {
+        self.belongings(id).text("lease").key()
     }
 
     /// The name that a key of [`Keys::election`] ends with.

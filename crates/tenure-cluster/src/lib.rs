@@ -27,6 +27,7 @@
 //! | how long anything can be trusted | [`Session`], [`Hold`] |
 //! | who is there | [`Members`], [`Member`] |
 //! | who leads | [`Election`], [`Leadership`], [`Observation`], [`Participant`] |
+//! | leases for programs that are no nodes | [`Leases`] |
 //! | messages between nodes, and to all of them | [`peer`] |
 //! | ending a session when its process dies | [`Owner`], [`will`] |
 //! | building more on a node: keys that go with its session | [`Ground`] |
@@ -44,6 +45,7 @@ mod error;
 mod exits;
 mod flaws;
 mod ground;
+mod lease;
 mod locals;
 mod node;
 mod owner;
@@ -66,6 +68,7 @@ pub use error::ClusterError;
 pub use flaws::Flaws;
 pub use ground::Ground;
 pub use keys::Keys;
+pub use lease::{Lease, LeaseAnswer, Leases};
 pub use member::{Cause, Member, MemberState};
 pub use owner::{Owner, Proof};
 pub use roster::{ChangeKind, Listed, MemberChange, MemberChanges, Members};

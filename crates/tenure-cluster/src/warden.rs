@@ -48,10 +48,20 @@ const NEXT_MAX: usize = 512;
 /// What a warden is doing, for errors.
 const LOOKING: &str = "look at sessions";
 
-/// Watches the sessions next to its own.
+/// Whose sessions a warden watches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Watch {
+    /// Those of the nodes next to its own.
+    Neighbours,
+    /// All leases: those who hold them are no nodes, and watch nobody.
+    Leases,
+}
+
+/// Watches the sessions of others.
 #[derive(Debug)]
 pub(crate) struct Warden {
     node: Arc<Node>,
+    watch: Watch,
     session: latest::Receiver<Session>,
     watched: BTreeMap<SessionId, Watched>,
     /// When the last look was asked for.
@@ -86,8 +96,8 @@ impl Watched {
 }
 
 impl Warden {
-    pub(crate) fn new(node: Arc<Node>, session: latest::Receiver<Session>) -> Self {
-        Self { node, session, watched: BTreeMap::new(), looked: None }
+    pub(crate) fn new(node: Arc<Node>, session: latest::Receiver<Session>, watch: Watch) -> Self {
+        Self { node, watch, session, watched: BTreeMap::new(), looked: None }
     }
 
     /// Runs until its task is ended.
@@ -103,7 +113,9 @@ impl Warden {
 
     /// Until the next look: as often as sessions are renewed, and as soon as one might be ended.
     fn pause(&self) -> Duration {
+        let shortest = self.watched.values().map(|watched| watched.identity.ttl / 3).min();
         let interval = self.node.settings.renewal_interval;
+        let interval = shortest.map_or(interval, |shortest| shortest.min(interval));
         let now = self.node.env.now();
         let due = self.watched.values().map(|watched| watched.end() - now).min();
         // Wardens that watch the same session should not all come at once: the first one suffices.
@@ -155,8 +167,12 @@ impl Warden {
         self.judge(asked).await
     }
 
-    /// The beats next on the ring, in their versions.
+    /// The beats that are watched, in their versions: those next on the ring, or of all leases.
     async fn beats(&self, now: Moment) -> Result<Vec<(SessionId, Version)>, StoreError> {
+        if self.watch == Watch::Leases {
+            let found = self.node.bounded(LOOKING, self.node.scan(&self.node.keys.lease_beats())).await??;
+            return found.iter().map(|item| Ok((Keys::session_of(&item.key)?, item.version))).collect();
+        }
         let own = self.session.borrow().id();
         let silent = self.watched.values().filter(|watched| watched.is_silent(now)).count();
         let next = (NEXT + 2 * silent).min(NEXT_MAX).min(self.node.store.limits().page_items - 1);

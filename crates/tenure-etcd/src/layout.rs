@@ -39,6 +39,12 @@ impl Layout {
         (self.place(b'k', &[]), self.place(b'm', &[]))
     }
 
+    /// The two ends of everything, where next to nothing is. A look at a range costs etcd as much as there is in it, whatever its limit.
+    pub(crate) fn ends(&self) -> [Span; 2] {
+        let (first, last) = self.all();
+        [(first, self.place(b'k', &[0])), (self.place(b'l', &[0xff; 8]), last)]
+    }
+
     pub(crate) fn key(&self, key: &Key) -> Bytes {
         self.place(b'k', key.as_bytes())
     }

@@ -203,17 +203,21 @@ fn follow_revisions(cluster: &Arc<Cluster>, layout: &Layout) -> Rounds<i64> {
     })
 }
 
-/// A member that expects TLS hangs up on whoever speaks without, in one way or another, and says nothing of etcd's.
+/// A member hangs up on whoever speaks without TLS where it is expected, or with it where it is not, in one way or another, and says
+/// nothing of etcd's.
 fn suspect_tls(error: StoreError, settings: &Settings) -> StoreError {
     let words = error.to_string();
-    let hung_up = !words.contains("connect to ") && !words.contains("etcdserver: ");
-    match error {
-        StoreError::Unavailable(reason) if !settings.tls && hung_up => {
-            let words = format!("{reason}: if the members expect TLS, write tls=true");
-            StoreError::Unavailable(Reason::caused(words, reason))
-        }
-        other => other,
-    }
+    let says = |part: &str| words.contains(part);
+    let StoreError::Unavailable(reason) = error else { return error };
+    let advice = if settings.tls && says("connect to ") && !says("refused") && !says("certificate") {
+        "if the members do not use TLS, leave tls and its certificates out"
+    } else if !settings.tls && !says("connect to ") && !says("etcdserver: ") {
+        "if the members expect TLS, write tls=true"
+    } else {
+        return StoreError::Unavailable(reason);
+    };
+    let words = format!("{reason}: {advice}");
+    StoreError::Unavailable(Reason::caused(words, reason))
 }
 
 fn admit_version(version: &str) -> Result<(), StoreError> {
@@ -230,15 +234,11 @@ fn admit_version(version: &str) -> Result<(), StoreError> {
 /// Makes the largest transaction that changes nothing: it tells whether we may read and write here, whether there is a leader, and
 /// whether transactions of this size are taken.
 async fn admit_rights(cluster: &Cluster, layout: &Layout) -> Result<(), StoreError> {
-    let (key, range_end) = layout.all();
-    let look = Operation::Range(RangeRequest {
-        key,
-        range_end,
-        limit: 1,
-        keys_only: true,
-        ..RangeRequest::default()
+    let looks = layout.ends().map(|(key, range_end)| {
+        let look = RangeRequest { key, range_end, limit: 1, keys_only: true, ..RangeRequest::default() };
+        RequestOp::from(Operation::Range(look))
     });
-    let mut success = vec![RequestOp::from(look); LIMITS.commit_operations - 1];
+    let mut success: Vec<RequestOp> = looks.into_iter().cycle().take(LIMITS.commit_operations - 1).collect();
     let nothing = commit::to_txn(&Commit::new(), layout, []);
     success.extend(nothing.success);
     let txn = TxnRequest { success, ..TxnRequest::default() };

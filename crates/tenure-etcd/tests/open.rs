@@ -159,7 +159,7 @@ async fn encrypted_clusters_are_opened_with_the_right_certificates_only() {
 
     let open = Etcd::start(1, &Options::default()).unwrap();
     let url = format!("etcd://{}?tls_ca={}", open.endpoints()[0], ca.display());
-    refused(&url, &[&open.endpoints()[0], "tls"]).await;
+    refused(&url, &[&open.endpoints()[0], "leave tls"]).await;
 }
 
 #[tokio::test]

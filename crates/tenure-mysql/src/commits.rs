@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 use crate::{
     crew::{Crew, Work},
     error::{commit_error, connection_survives, is_contention, store_error},
+    note::Stamp,
     pack::{self, Signature},
     session::{Connector, Purpose, Session},
     sql::Statements,
@@ -148,6 +149,9 @@ impl Committing {
         match self.connector.env.timeout(time, calling).await {
             Ok(Ok(Some((failed, version)))) => {
                 session.seen = self.connector.env.now();
+                if failed.is_none() && !commit.writes.is_empty() {
+                    session.notes += 1;
+                }
                 Ok(Answer { failed, version })
             }
             Ok(Ok(None)) => Err(Failure::Lost(CommitError::unknown("commit: the procedure gave no answer"))),
@@ -171,8 +175,9 @@ impl Committing {
             }
         };
         let statement = session.conn.prep(&self.statements.commit).await?;
-        let Session { locker, desk, id, .. } = *session;
-        Ok((statement, Signature { locker, desk, number, id }))
+        let Session { locker, desk, id, notes, .. } = *session;
+        let stamp = Stamp { session: id, number: notes + 1 };
+        Ok((statement, Signature { locker, desk, number, stamp }))
     }
 
     /// Leaves the session without a transaction, or leaves it altogether. A session whose outcome is unknown is closed before anybody hears

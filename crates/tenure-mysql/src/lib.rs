@@ -11,8 +11,8 @@
 //!   counter that all of them would have to pass.
 //! - **In a cluster, checks are writes.** Galera compares at commit which rows changed, and nothing else; so what a commit checked is changed too.
 //!   A commit that came second is refused, as [`Contention`](tenure_store::Conflict). Reads and checks wait for what other nodes acknowledged.
-//! - **Watches look for changes**, since the server can't send messages: every 20 ms, by one small query for all watches of a process, and only
-//!   while there are any.
+//! - **Watches look for changes**, since the server can't send messages: every 20 ms at rest and every 1 ms after a change or a new watch, by one small
+//!   query for all watches of a process, and only while there are any.
 //! - **Few connections**, whatever is done over them: 8 that commit, 2 that read, 1 that looks, each opened when it is first needed.
 //! - **Bytes are bytes**, whatever the server's SQL mode, character set, collation and time zone: columns are binary, and a session sets
 //!   everything that matters. Nothing that users choose becomes part of a statement.
@@ -50,6 +50,7 @@ mod error;
 mod note;
 mod notice;
 mod pack;
+mod plain;
 mod reads;
 mod schema;
 mod session;
@@ -58,6 +59,7 @@ mod slots;
 mod sql;
 mod tls;
 
+pub use plain::{connect, disconnect};
 pub use schema::ddl;
 pub use settings::{Durability, Settings, Tls};
 pub use store::MysqlStore;

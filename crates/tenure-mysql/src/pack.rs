@@ -15,7 +15,7 @@ use mysql_async::{Params, Value};
 use tenure_store::{Check, Commit, EntryId, Range, Read, StoreError, Write};
 
 use crate::{
-    note,
+    note::{self, Stamp},
     slots::{self, Locker},
 };
 
@@ -52,13 +52,13 @@ pub(crate) struct Signature {
     pub(crate) desk: u32,
     /// Its number, which goes into its versions.
     pub(crate) number: u16,
-    /// Its name in notes.
-    pub(crate) id: u64,
+    /// The stamp of its next note.
+    pub(crate) stamp: Stamp,
 }
 
 /// The arguments of the procedure that makes a commit.
 pub(crate) fn commit(commit: &Commit, signature: Signature) -> Params {
-    let Signature { locker, desk, number, id } = signature;
+    let Signature { locker, desk, number, stamp } = signature;
     let gate = match commit.writes.iter().any(needs_gate) {
         false => ONE_DESK,
         true if locker.cluster => ALL_DESKS_TOUCHED,
@@ -70,7 +70,7 @@ pub(crate) fn commit(commit: &Commit, signature: Signature) -> Params {
         locks.extend(slot.to_be_bytes());
     }
     let writes = writes(commit);
-    let note = if writes.is_empty() { Vec::new() } else { note::encode(id, &commit.writes) };
+    let note = if writes.is_empty() { Vec::new() } else { note::encode(stamp, &commit.writes) };
     Params::Positional(vec![
         Value::UInt(gate.into()),
         Value::UInt(desk.into()),

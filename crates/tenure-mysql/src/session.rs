@@ -72,6 +72,8 @@ pub(crate) struct Session {
     pub(crate) id: u64,
     /// The number that goes into the versions of its commits, from the first one on.
     pub(crate) number: Option<u16>,
+    /// How many notes it has left, one for each commit that changed something.
+    pub(crate) notes: u64,
     pub(crate) locker: Locker,
     /// Its desk. It shares it with others only if there are many.
     pub(crate) desk: u32,
@@ -244,6 +246,7 @@ impl Connector {
             conn,
             id,
             number: None,
+            notes: 0,
         }
     }
 
@@ -273,7 +276,7 @@ impl Connector {
 }
 
 /// Closes a connection without reading what it may still say. (Dropping it would read all of that first, however long it takes.)
-async fn close(env: &Env, conn: Conn) {
+pub(crate) async fn close(env: &Env, conn: Conn) {
     let _ = env.timeout(CLOSE_TIME, conn.disconnect()).await;
 }
 

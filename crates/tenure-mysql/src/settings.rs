@@ -48,7 +48,8 @@ pub struct Settings {
     pub connect_timeout: Duration,
     /// How long an answer may take before the request is given up, a commit with an unknown outcome. Default: 30 s.
     pub request_timeout: Duration,
-    /// How often watches look for what other processes changed. Nothing looks while there is no watch. Default: 20 ms.
+    /// How often watches look for what other processes changed, at rest; right after a change or a new watch it is more often. Nothing looks
+    /// while there is no watch. Default: 20 ms.
     pub poll: Duration,
     /// What to do about a server that acknowledges what it may lose. Default: [`Durability::Require`].
     pub durability: Durability,
@@ -128,7 +129,10 @@ impl Settings {
     }
 
     /// Refuses settings that can't work.
-    pub(crate) fn validate(&self) -> Result<(), StoreError> {
+    ///
+    /// # Errors
+    /// [`StoreError::Invalid`], naming the value and the rule.
+    pub fn validate(&self) -> Result<(), StoreError> {
         if self.hosts.is_empty() {
             return Err(StoreError::invalid("hosts is empty: name at least one"));
         }

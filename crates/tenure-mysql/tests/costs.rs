@@ -4,7 +4,7 @@
 
 mod databases;
 
-use std::collections::HashMap;
+use std::{collections::HashMap, time::Duration};
 
 use mysql_async::{Conn, prelude::Queryable as _};
 use tenure_mysql::MysqlStore;
@@ -140,13 +140,47 @@ async fn without_watches_nothing_looks_for_changes() {
     let mut meter = Meter::start().await;
     let watch = meter.store.watch(Range::all());
     let env = tenure_store::Env::system();
-    env.sleep(std::time::Duration::from_millis(300)).await;
+    env.sleep(Duration::from_millis(300)).await;
     let before = meter.count().await;
-    env.sleep(std::time::Duration::from_millis(300)).await;
+    env.sleep(Duration::from_millis(300)).await;
     assert!(meter.count().await.commands > before.commands + 3, "a watch looks for changes");
     drop(watch);
-    env.sleep(std::time::Duration::from_millis(100)).await;
+    env.sleep(Duration::from_millis(100)).await;
     let before = meter.count().await;
-    env.sleep(std::time::Duration::from_millis(300)).await;
+    env.sleep(Duration::from_millis(300)).await;
     assert_eq!(meter.count().await.commands, before.commands + 1, "nobody looks");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watch_is_not_woken_by_what_does_not_concern_it() {
+    /// Longer than the pause between two looks, also on a machine that is busy.
+    const QUIET: Duration = Duration::from_millis(300);
+    let server = MariaDb::start().unwrap();
+    let open = || async { MysqlStore::open(&format!("{}?connections=1", server.url())).await.unwrap() };
+    let (here, there) = (open().await, open().await);
+    let env = tenure_store::Env::system();
+    // More names than a note can tell in full.
+    let busy = |place: &str| {
+        let name = |area: u32| key(&format!("cluster/{area}/{place}/{}", "x".repeat(80)));
+        (0..6).fold(Commit::new(), |commit, area| commit.set(name(area), "v"))
+    };
+    let mut quiet = here.watch(Range::Key(key("cluster/quiet")));
+    let mut told = here.watch(Range::Prefix(key("cluster/5/there/")));
+    for store in [&here, &there] {
+        store.commit(busy("there")).await.unwrap();
+    }
+    // The first looks wake everybody.
+    while env.timeout(QUIET, quiet.changed()).await.is_ok() {}
+    while env.timeout(QUIET, told.changed()).await.is_ok() {}
+    for _ in 0..5 {
+        there.commit(busy("there")).await.unwrap();
+        told.changed().await;
+        // Many more than the notes that a desk keeps.
+        for _ in 0..50 {
+            here.commit(busy("here")).await.unwrap();
+        }
+    }
+    assert!(env.timeout(QUIET, quiet.changed()).await.is_err(), "woken by other names");
+    there.commit(Commit::new().set(key("cluster/quiet"), "v")).await.unwrap();
+    quiet.changed().await;
 }

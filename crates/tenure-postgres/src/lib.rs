@@ -48,11 +48,13 @@ mod connection;
 mod error;
 mod herald;
 mod listener;
+mod plain;
 mod readers;
 mod schema;
 mod settings;
 mod tls;
 
+pub use plain::{PlainConnection, connect};
 pub use schema::ddl;
 pub use settings::{Settings, Tls};
 pub use store::PostgresStore;

@@ -120,7 +120,10 @@ impl Settings {
     }
 
     /// Refuses settings that can't work.
-    pub(crate) fn validate(&self) -> Result<(), StoreError> {
+    ///
+    /// # Errors
+    /// [`StoreError::Invalid`], naming the value and the rule.
+    pub fn validate(&self) -> Result<(), StoreError> {
         if self.hosts.is_empty() {
             return Err(StoreError::invalid("hosts is empty: name at least one"));
         }

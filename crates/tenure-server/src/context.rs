@@ -5,11 +5,13 @@ use std::{fmt, future::Future, marker::PhantomData, pin::Pin, sync::Arc, time::D
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use tenure_cluster::Keys;
-use tenure_store::{Env, Name, StoreError};
+use tenure_store::{Env, Limits, Name, StoreError};
 
 use crate::{
     EffectId, Message, Server, ServerError,
     keys::ServerKeys,
+    message_bytes_max,
+    once::Place,
     parcel::{Address, Parcel, Sort, millis, pack},
     reply::Outcome,
 };
@@ -32,6 +34,8 @@ pub(crate) struct Sent {
 #[derive(Default)]
 pub(crate) struct Wishes {
     pub(crate) replies: Vec<(Address, Outcome)>,
+    /// The same, to be kept under idempotency keys.
+    pub(crate) late: Vec<(Place, Bytes)>,
     pub(crate) sent: Vec<Sent>,
     pub(crate) cancelled: Vec<Timer>,
     pub(crate) effects: Vec<(EffectId, Bytes)>,
@@ -39,8 +43,6 @@ pub(crate) struct Wishes {
     pub(crate) lock: bool,
     pub(crate) stop: Option<String>,
     pub(crate) delete: bool,
-    /// Whether the callback has taken the address of the caller.
-    pub(crate) address_taken: bool,
 }
 
 impl fmt::Debug for Wishes {
@@ -67,9 +69,11 @@ pub struct Context<'a, S: Server> {
     pub(crate) id: &'a Name,
     pub(crate) now: Duration,
     pub(crate) attempt: usize,
-    /// The longest value that the store takes.
-    pub(crate) value_bytes: usize,
+    /// What the store takes.
+    pub(crate) limits: Limits,
     pub(crate) message: u64,
+    /// The idempotency key of the message.
+    pub(crate) key: Option<&'a str>,
     /// Whether it may ask for locked work, and why not.
     pub(crate) lockable: Result<(), &'static str>,
     pub(crate) caller: Caller<'a>,
@@ -111,8 +115,13 @@ impl<S: Server> Context<'_, S> {
             Caller::Here(address) => address(),
         };
         self.caller = Caller::At(address);
-        self.wishes.address_taken = true;
-        Some(ReplyTo { address, reply: PhantomData })
+        let once = self.key.map(|key| Place {
+            kind: S::KIND.to_owned(),
+            id: self.id.to_string(),
+            key: key.to_owned(),
+            number: self.message,
+        });
+        Some(ReplyTo { address, once, reply: PhantomData })
     }
 
     /// Answers a call of before. Whoever has given up waiting hears nothing.
@@ -120,7 +129,9 @@ impl<S: Server> Context<'_, S> {
     /// # Errors
     /// [`ServerError::Invalid`] when it can't be stored.
     pub fn reply<R: Message>(&mut self, to: &ReplyTo<R>, reply: &R) -> Result<(), ServerError> {
-        self.wishes.replies.push((to.address, Outcome::Reply(pack(reply)?)));
+        let body = pack(reply)?;
+        self.wishes.late.extend(to.once.clone().map(|place| (place, body.clone())));
+        self.wishes.replies.push((to.address, Outcome::Reply(body)));
         Ok(())
     }
 
@@ -171,7 +182,7 @@ impl<S: Server> Context<'_, S> {
             body: pack(cast)?,
         };
         if later.is_some() {
-            admit_delayed(parcel.weight(), self.value_bytes)?;
+            admit_delayed(parcel.weight(), self.limits.value_bytes)?;
         }
         self.wishes.sent.push(Sent { kind, id, keys, later, parcel });
         Ok(())
@@ -180,10 +191,13 @@ impl<S: Server> Context<'_, S> {
     /// Records something to do to the world: [`Server::handle_effect`] is called with it until it succeeds.
     ///
     /// # Errors
-    /// [`ServerError::Invalid`] when it can't be stored.
+    /// [`ServerError::Invalid`] when it can't be stored; [`ServerError::TooLarge`] when it is longer than a
+    /// [message](crate::message_bytes_max) may be.
     pub fn effect(&mut self, effect: &S::Effect) -> Result<EffectId, ServerError> {
         let id = EffectId(self.env.random_u64(), self.env.random_u64());
-        self.wishes.effects.push((id, pack(effect)?));
+        let body = pack(effect)?;
+        admit("an effect", body.len(), &self.limits)?;
+        self.wishes.effects.push((id, body));
         Ok(id)
     }
 
@@ -208,7 +222,8 @@ impl<S: Server> Context<'_, S> {
         self.wishes.stop = Some(why.into());
     }
 
-    /// Deletes the server: its state, its queue, its timers, everything. This message is still answered; those that wait are told.
+    /// Deletes the server: its state, its queue, its timers, everything but effects that are recorded, which are still
+    /// done. This message is still answered; those that wait are told.
     pub fn delete(&mut self) {
         self.wishes.delete = true;
     }
@@ -233,18 +248,31 @@ pub(crate) fn admit_delayed(bytes: usize, most: usize) -> Result<(), ServerError
     Err(ServerError::TooLarge(words.into()))
 }
 
+/// Refuses what is longer than a message may be: it would not fit a commit with what is added to it.
+pub(crate) fn admit(what: &str, bytes: usize, limits: &Limits) -> Result<(), ServerError> {
+    let most = message_bytes_max(limits);
+    if bytes <= most {
+        return Ok(());
+    }
+    Err(ServerError::TooLarge(
+        format!("{what} has {bytes} bytes, the most is {most}: make it smaller").into(),
+    ))
+}
+
 /// Where one call can be answered, from any node. It can be stored; an answer after the first is not heard.
 #[derive(Serialize, Deserialize)]
-#[serde(transparent, bound = "")]
+#[serde(bound = "")]
 pub struct ReplyTo<R> {
     pub(crate) address: Address,
+    /// Where the answer is kept, if the call has an idempotency key.
+    pub(crate) once: Option<Place>,
     #[serde(skip)]
     reply: PhantomData<fn(R)>,
 }
 
 impl<R> Clone for ReplyTo<R> {
     fn clone(&self) -> Self {
-        Self { address: self.address, reply: PhantomData }
+        Self { address: self.address, once: self.once.clone(), reply: PhantomData }
     }
 }
 

@@ -66,8 +66,8 @@ impl Kept {
 
     async fn parcel(&self, store: &dyn Store, keys: &ServerKeys, key: &Key) -> Result<Parcel, StoreError> {
         let bundle = match self.bundle.clone() {
-            Bundle::InPieces { bundle, count } => {
-                let whole = desk::pieces(store, &keys.pieces(bundle), count).await?;
+            Bundle::InPieces { bundle, .. } => {
+                let whole = desk::pieces(store, &keys.pieces(bundle)).await?;
                 let whole = whole
                     .ok_or_else(|| StoreError::corrupt(format!("pieces of dead letter {key} are missing")))?;
                 Bundle::decode(key, &whole)?

@@ -8,15 +8,23 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use bytes::Bytes;
 use tenure_cluster::SessionId;
 use tenure_store::{
-    Commit, Entry, EntryId, Key, Name, Retry, Store as _, StoreError, StoreExt as _,
+    Commit, Entry, EntryId, Key, Limits, Name, Retry, Store, StoreError, StoreExt as _,
     record::{Decoder, Encoder},
 };
 use tokio::sync::mpsc;
 use tracing::Instrument as _;
 
-use crate::{EffectId, Failure, Server, desk::Request, keys::ServerKeys, kind::Kind, parcel::unpack};
+use crate::{
+    EffectId, Failure, Server,
+    desk::{self, Request},
+    keys::ServerKeys,
+    kind::Kind,
+    parcel::unpack,
+    reply,
+};
 
 const FORMAT: u8 = 1;
+const PIECES: u8 = 2;
 
 /// How many effects of one server are done at once.
 const AT_ONCE: usize = 16;
@@ -25,15 +33,59 @@ const AT_ONCE: usize = 16;
 const RETRY: Retry =
     Retry { first: Duration::from_millis(100), most: Duration::from_secs(30), within: Duration::MAX };
 
-pub(crate) fn record(id: EffectId, session: SessionId, body: &Bytes) -> Bytes {
-    Encoder::new(FORMAT).number(id.0).number(id.1).array(session.to_bytes()).bytes(body).finish()
+/// An effect that is not done.
+struct Effect {
+    id: EffectId,
+    /// The session that does it.
+    session: SessionId,
+    /// What it says; the number of its pieces, if it is in some.
+    body: Result<Bytes, u64>,
 }
 
-fn read(list: &Key, value: &[u8]) -> Result<(EffectId, SessionId, Bytes), StoreError> {
-    Decoder::all(list, value, FORMAT, |from| {
+impl Effect {
+    /// What it says; `None` if that is gone, since it was done meanwhile.
+    async fn body(&self, store: &dyn Store, keys: &ServerKeys) -> Result<Option<Bytes>, StoreError> {
+        match &self.body {
+            Ok(body) => Ok(Some(body.clone())),
+            Err(_) => desk::pieces(store, &keys.effect_pieces(self.id.0)).await,
+        }
+    }
+
+    /// Removes it.
+    fn remove(&self, commit: Commit, keys: &ServerKeys, entry: EntryId) -> Commit {
+        let pieces = self.body.as_ref().err().copied().unwrap_or(0);
+        let commit = commit.remove(keys.effects.clone(), entry);
+        (0..pieces).fold(commit, |commit, at| commit.delete(keys.effect_piece(self.id.0, at)))
+    }
+}
+
+/// Records an effect that this session is to do; in pieces, if it is too large for one value.
+pub(crate) fn add(
+    commit: Commit,
+    keys: &ServerKeys,
+    id: EffectId,
+    session: SessionId,
+    body: &Bytes,
+    limits: &Limits,
+) -> Commit {
+    let record = |format| Encoder::new(format).number(id.0).number(id.1).array(session.to_bytes());
+    let whole = record(FORMAT).bytes(body).finish();
+    if whole.len() <= limits.value_bytes {
+        return commit.append(keys.effects.clone(), whole);
+    }
+    let pieces = reply::pieces(body, limits.value_bytes);
+    let commit = commit.append(keys.effects.clone(), record(PIECES).number(pieces.len() as u64).finish());
+    let set = |commit: Commit, (piece, at): (Bytes, u64)| commit.set(keys.effect_piece(id.0, at), piece);
+    pieces.into_iter().zip(0_u64..).fold(commit, set)
+}
+
+fn read(list: &Key, value: &[u8]) -> Result<Effect, StoreError> {
+    let is_in_pieces = value.first() == Some(&PIECES);
+    Decoder::all(list, value, if is_in_pieces { PIECES } else { FORMAT }, |from| {
         let id = EffectId(from.number()?, from.number()?);
         let session = SessionId::from_bytes(from.array()?);
-        Ok((id, session, Bytes::copy_from_slice(from.bytes()?)))
+        let body = if is_in_pieces { Err(from.number()?) } else { Ok(Bytes::copy_from_slice(from.bytes()?)) };
+        Ok(Effect { id, session, body })
     })
 }
 
@@ -92,12 +144,13 @@ impl<S: Server> Doing<S> {
         for entry in
             page.items.into_iter().filter(|entry| !others.contains(&entry.id)).collect::<Vec<Entry>>()
         {
-            let (id, session, body) = read(list, &entry.value)?;
-            let own = session == ground.session().id();
-            if !own && ground.store().get(&ground.keys().session(session)).await?.is_some() {
+            let effect = read(list, &entry.value)?;
+            let (id, own) = (effect.id, effect.session == ground.session().id());
+            if !own && ground.store().get(&ground.keys().session(effect.session)).await?.is_some() {
                 others.insert(entry.id);
                 continue;
             }
+            let Some(body) = effect.body(&**ground.store(), &self.keys).await? else { continue };
             let (done, outcome) = tokio::sync::oneshot::channel();
             let kind = Arc::clone(&self.kind);
             let span = tracing::debug_span!("server.effect", kind = S::KIND, server = %self.id, effect = %id);
@@ -113,17 +166,17 @@ impl<S: Server> Doing<S> {
                 }
                 .instrument(span),
             );
-            running.push((entry.id, id, outcome));
+            running.push((entry.id, effect, outcome));
         }
         if running.is_empty() {
             return Ok(None);
         }
         let (mut commit, mut all) = (Commit::new(), true);
-        for (entry, id, outcome) in running {
+        for (entry, effect, outcome) in running {
             match outcome.await.unwrap_or_else(|_| Err(Failure::new("it panicked"))) {
-                Ok(()) => commit = commit.remove(list.clone(), entry),
+                Ok(()) => commit = effect.remove(commit, &self.keys, entry),
                 Err(failure) => {
-                    tracing::warn!(kind = S::KIND, server = %self.id, effect = %id, error = %failure, "an effect failed: it is tried again");
+                    tracing::warn!(kind = S::KIND, server = %self.id, effect = %effect.id, error = %failure, "an effect failed: it is tried again");
                     metrics::counter!("tenure_server_effects_failed_total", "kind" => S::KIND).increment(1);
                     all = false;
                 }

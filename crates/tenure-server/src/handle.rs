@@ -3,7 +3,7 @@
 use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use tenure_store::{Name, Reason, Store as _, StoreError};
+use tenure_store::{Key, Name, Reason, Store as _, StoreError};
 use tokio::sync::oneshot;
 use tracing::Instrument as _;
 
@@ -28,9 +28,10 @@ pub const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 pub struct CallOptions {
     /// How long to wait for the answer.
     pub timeout: Duration,
-    /// Makes a repeated call return the first answer, for as long as [`Policy::answers_kept`](crate::Policy) says: up to 128 bytes, for each
-    /// call another. An answer that is given later, through [`Context::reply_to`](crate::Context::reply_to), is not kept: a repeated call is not carried out again, and gets no
-    /// answer.
+    /// Makes a repeated call return the first answer, for as long as [`Policy::answers_kept`](crate::Policy) says: up
+    /// to 128 bytes, for each call another. So it is with an answer that is given later, through
+    /// [`Context::reply_to`](crate::Context::reply_to); a repeated call that comes before that is not carried out, and
+    /// gets none.
     pub idempotency_key: Option<String>,
 }
 
@@ -93,6 +94,13 @@ impl<S: Server> ServerRef<S> {
     #[must_use]
     pub fn id(&self) -> &Name {
         &self.id
+    }
+
+    /// Where a field of the state is stored. It is written when the field has changed, and at no other time: so it can be watched, and checked by the commits of others, without
+    /// asking the server. [`read_field`](crate::state::read_field) tells what it says.
+    #[must_use]
+    pub fn field_key(&self, field: &str) -> Key {
+        self.keys.state().text(field).key()
     }
 
     /// Asks, and waits for the answer, up to five seconds.

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use tenure_cluster::SessionId;
 use tenure_store::{
     EntryId, Key, StoreError,
-    record::{Decoder, Encoder},
+    record::{Decoder, Encoder, Flaw},
 };
 
 use crate::parcel::Attempt;
@@ -26,6 +26,16 @@ pub(crate) struct Claim {
     pub(crate) session: SessionId,
     /// Counts the claims of the server.
     pub(crate) token: u64,
+}
+
+/// Who takes priority messages from the store, and how carefully.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Rush {
+    pub(crate) session: SessionId,
+    /// How many messages are still to be run one by one, since one of them may have killed whoever took them before.
+    pub(crate) suspects: u64,
+    /// The entry whose first message is being run alone: if the session goes, that message may be why.
+    pub(crate) alone: Option<EntryId>,
 }
 
 /// A server's record.
@@ -50,6 +60,8 @@ pub(crate) struct Head {
     pub(crate) suspects: u64,
     /// Whether the message at the cursor is being run alone, by the owner: if that one goes, the message may be why.
     pub(crate) alone: bool,
+    /// Who takes priority messages; the owner, if nobody is named.
+    pub(crate) rush: Option<Rush>,
     /// Who does the locked work of the message at the cursor, and how that failed before.
     pub(crate) claim: Option<Claim>,
     /// How many claims there ever were.
@@ -75,6 +87,7 @@ impl Head {
             cursor: 0,
             suspects: 0,
             alone: false,
+            rush: None,
             claim: None,
             claims: 0,
             attempts: Vec::new(),
@@ -108,6 +121,10 @@ impl Head {
             .number(self.cursor)
             .number(self.suspects)
             .byte(self.alone.into())
+            .optional(self.rush.as_ref(), |into, rush| {
+                let into = into.array(rush.session.to_bytes()).number(rush.suspects);
+                into.optional(rush.alone.as_ref(), |into, id| into.bytes(id.as_bytes()))
+            })
             .optional(self.claim, |into, claim| into.array(claim.session.to_bytes()).number(claim.token))
             .number(self.claims)
             .many(self.attempts.iter(), |into, attempt| {
@@ -121,17 +138,19 @@ impl Head {
     pub(crate) fn decode(key: &Key, value: &[u8]) -> Result<Self, StoreError> {
         Decoder::all(key, value, FORMAT, |from| {
             Ok(Self {
-                schema: u32::try_from(from.number()?)
-                    .map_err(|_| tenure_store::record::Flaw::new("too great a schema"))?,
+                schema: u32::try_from(from.number()?).map_err(|_| Flaw::new("too great a schema"))?,
                 applied: from.number()?,
                 died: from.number()?,
                 marks: from.many(Decoder::number)?,
                 owner: from.optional(|from| from.array().map(SessionId::from_bytes))?,
-                in_hand: from
-                    .optional(|from| from.bytes().map(|id| EntryId::new(Bytes::copy_from_slice(id))))?,
+                in_hand: from.optional(entry)?,
                 cursor: from.number()?,
                 suspects: from.number()?,
                 alone: from.byte()? != 0,
+                rush: from.optional(|from| {
+                    let session = SessionId::from_bytes(from.array()?);
+                    Ok(Rush { session, suspects: from.number()?, alone: from.optional(entry)? })
+                })?,
                 claim: from.optional(|from| {
                     let session = SessionId::from_bytes(from.array()?);
                     Ok(Claim { session, token: from.number()? })
@@ -146,6 +165,10 @@ impl Head {
             })
         })
     }
+}
+
+fn entry(from: &mut Decoder<'_>) -> Result<EntryId, Flaw> {
+    from.bytes().map(|id| EntryId::new(Bytes::copy_from_slice(id)))
 }
 
 /// What became of a commit whose answer was lost, as the head tells that is there now.

@@ -8,9 +8,10 @@
 //! | `("state", kind, id, part, ...)` | the state, in parts | consumers | as the state has parts | the part goes, or the server |
 //! | `("queue", kind, id)`, a list | bundles of messages, in order | senders | up to the queue's limit | consumed |
 //! | `("urgent", kind, id)`, a list | the same, of priority messages | senders | as the queue | consumed |
-//! | `("piece", kind, id, bundle, n)` | pieces of a bundle that is too large for one value | senders | as the queue | consumed |
+//! | `("piece", kind, id, bundle, n)` | pieces of a bundle or a kept answer that is too large for one value, or of an answer that was given later | senders, consumers, whoever answers | as the queue, and as answers are kept | consumed, or with the answer's key |
 //! | `("full", kind, id)` | that the queue is at its limit | senders | at most one a server | the queue is half empty |
-//! | `("effect", kind, id)`, a list | durable effects that are not done | consumers | as many as are not done | done |
+//! | `("effect", kind, id)`, a list | durable effects that are not done; they outlive their server | consumers | as many as are not done | done |
+//! | `("effect", kind, id, effect, n)` | pieces of an effect that is too large for one value | consumers | as many as are not done | done |
 //! | `("timer", kind, id, timer, time)` | a message for later | consumers, senders | one a timer | due, or cancelled |
 //! | `("once", kind, id, key)` | the answer to a call with an idempotency key | consumers | one a key | kept for as long as is set |
 //! | `("dead", kind, id, number)` | a dead letter | consumers | one a dead letter | replayed, dropped, or kept for as long as is set |
@@ -18,8 +19,9 @@
 //! | `("due", kind, shard, time, id, timer)` | when a timer is due, or something is to be swept (timer 0) | with the timer | one a timer, and a few a server | due, or cancelled |
 //! | `("consumers", kind)` | changes whenever a node begins or ceases to consume | the node | one a kind | never |
 //!
-//! Belongings of a node's session: `("own", session, "send", n)`, the lanes of what it sends; `("own", session, "reply", mark, n)`, answers that it
-//! has not read yet; `("own", session, "consumer", kind)`, that it consumes, and for which schema.
+//! Belongings of a node's session: `("own", session, "send", n)`, the lanes of what it sends; `("own", session,
+//! "reply", mark, n)`, answers that it has not read yet; `("own", session, "births")`, what makes first commits
+//! outdated whose answers were lost; `("own", session, "consumer", kind)`, that it consumes, and for which schema.
 
 use tenure_cluster::{Keys, SessionId};
 use tenure_store::{Commit, Key, Name, Part, Range, StoreError, Tuple};
@@ -106,11 +108,23 @@ impl ServerKeys {
         KindKeys::new(&self.keys, &self.kind).due(shard).int(at_ms).name(&self.id).int(timer).key()
     }
 
-    /// Deletes everything that the server has, but for entries of `due`.
-    pub(crate) fn delete(&self, commit: Commit) -> Commit {
+    pub(crate) fn effect_piece(&self, effect: u64, number: u64) -> Key {
+        self.of("effect").int(effect).int(number).key()
+    }
+
+    pub(crate) fn effect_pieces(&self, effect: u64) -> Range {
+        self.of("effect").int(effect).range()
+    }
+
+    /// Deletes everything that the server has, but for entries of `due`, and for effects that are not done and the mark
+    /// that there are some.
+    pub(crate) fn delete(&self, commit: Commit, effects: bool) -> Commit {
         let ranges = ["state", "piece", "once", "dead", "timer"].map(|word| self.of(word).range());
-        let lists = [&self.queue, &self.urgent, &self.effects].map(|list| Range::Key(list.clone()));
-        let commit = commit.delete(self.head.clone()).delete(self.work.clone()).delete(self.full.clone());
+        let lists = [&self.queue, &self.urgent].map(|list| Range::Key(list.clone()));
+        let mut commit = commit.delete(self.head.clone()).delete(self.full.clone());
+        if !effects {
+            commit = commit.delete(self.work.clone());
+        }
         ranges.into_iter().chain(lists).fold(commit, Commit::delete_range)
     }
 }
@@ -152,6 +166,11 @@ impl KindKeys {
 
 pub(crate) fn send_lane(keys: &Keys, session: SessionId, number: u64) -> Key {
     keys.belongings(session).text("send").int(number).key()
+}
+
+/// What changes when the answer to a first commit of this session was lost.
+pub(crate) fn births(keys: &Keys, session: SessionId) -> Key {
+    keys.belongings(session).text("births").key()
 }
 
 pub(crate) fn replies(keys: &Keys, session: SessionId) -> Tuple {

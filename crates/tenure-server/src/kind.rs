@@ -16,11 +16,13 @@ use tokio::sync::Notify;
 
 use crate::{
     Server,
+    births::Births,
     courier::{Courier, Told},
     desk::{Desk, DeskRef},
     flaws::Flaws,
     keys::{ServerKeys, shard_of},
     mailroom::Mailroom,
+    servers::Servers,
 };
 
 /// Between two rounds of the janitor.
@@ -40,6 +42,7 @@ pub(crate) struct Kind<S: Server> {
     pub(crate) room: Arc<Mailroom>,
     pub(crate) courier: Courier,
     pub(crate) told: Told,
+    pub(crate) births: Arc<Births>,
     pub(crate) flaws: Flaws,
     desks: Mutex<BTreeMap<Name, DeskRef<S>>>,
     /// Servers that were seen without work, though they are marked as having some.
@@ -53,23 +56,16 @@ pub(crate) struct Kind<S: Server> {
 }
 
 impl<S: Server> Kind<S> {
-    pub(crate) fn new(
-        server: S,
-        name: Name,
-        ground: Ground,
-        room: Arc<Mailroom>,
-        courier: Courier,
-        told: Told,
-        flaws: Flaws,
-    ) -> Self {
+    pub(crate) fn new(server: S, name: Name, servers: &Servers) -> Self {
         Self {
             server,
             name,
-            ground,
-            room,
-            courier,
-            told,
-            flaws,
+            ground: servers.ground.clone(),
+            room: Arc::clone(&servers.room),
+            courier: servers.courier.clone(),
+            told: Arc::clone(&servers.told),
+            births: Arc::clone(&servers.births),
+            flaws: servers.flaws,
             desks: Mutex::default(),
             idle: Mutex::default(),
             round: AtomicU64::new(0),

@@ -88,11 +88,12 @@ mod server;
 mod servers;
 pub mod state;
 
+mod births;
 mod consumer;
 mod courier;
 mod desk;
-mod due;
 mod effects;
+mod farewell;
 mod flaws;
 mod kind;
 mod mailroom;

@@ -1,25 +1,116 @@
 //! Answers that are kept under idempotency keys.
+//!
+//! An answer that is too large for one value is in pieces, as messages are. One that is given later, by whoever has the
+//! [`ReplyTo`](crate::ReplyTo), is written in pieces too, under a number that its record tells from the beginning: only
+//! the first answer, and only as long as there is that record.
 
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use tenure_cluster::Keys;
 use tenure_store::{
-    Key, StoreError,
-    record::{Decoder, Encoder},
+    Check, Commit, Key, Limits, StoreError, Write,
+    record::{Decoder, Encoder, Flaw},
 };
+
+use crate::{keys::ServerKeys, reply};
 
 const FORMAT: u8 = 1;
 
 /// The longest idempotency key, in bytes: with three names it still fits a key of every store.
 pub const IDEMPOTENCY_KEY_BYTES_MAX: usize = 128;
 
-/// An answer, kept until that time; `None` if it was given later, by another way.
-pub(crate) fn record(until_ms: u64, answer: Option<&Bytes>) -> Bytes {
-    Encoder::new(FORMAT).number(until_ms).optional(answer, |into, answer| into.bytes(answer)).finish()
+/// An answer that is to be kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Given {
+    Now(Bytes),
+    /// It comes later, under this number.
+    Later(u64),
+}
+
+/// Where an answer is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Here(Bytes),
+    /// In so many pieces, under this number.
+    InPieces {
+        number: u64,
+        count: u64,
+    },
+    /// In pieces under this number, if it was given.
+    Later(u64),
+}
+
+/// An answer, kept until that time; pieces are added to the commit.
+pub(crate) fn record(
+    commit: Commit,
+    keys: &ServerKeys,
+    until_ms: u64,
+    given: &Given,
+    number: u64,
+    limits: &Limits,
+) -> (Commit, Bytes) {
+    let into = Encoder::new(FORMAT).number(until_ms);
+    match given {
+        // With room for the rest of the record.
+        Given::Now(body) if body.len() + 32 > limits.value_bytes => {
+            let pieces = reply::pieces(body, limits.value_bytes);
+            let record = into.byte(1).number(number).number(pieces.len() as u64).finish();
+            let set = |commit: Commit, (piece, at): (Bytes, u64)| commit.set(keys.piece(number, at), piece);
+            (pieces.into_iter().zip(0_u64..).fold(commit, set), record)
+        }
+        Given::Now(body) => (commit, into.byte(0).bytes(body).finish()),
+        Given::Later(number) => (commit, into.byte(2).number(*number).finish()),
+    }
 }
 
 /// Until when it is kept, and the answer.
-pub(crate) fn read(key: &Key, value: &[u8]) -> Result<(u64, Option<Bytes>), StoreError> {
+pub(crate) fn read(key: &Key, value: &[u8]) -> Result<(u64, Answer), StoreError> {
     Decoder::all(key, value, FORMAT, |from| {
         let until = from.number()?;
-        Ok((until, from.optional(|from| from.bytes().map(Bytes::copy_from_slice))?))
+        let answer = match from.byte()? {
+            0 => Answer::Here(Bytes::copy_from_slice(from.bytes()?)),
+            1 => Answer::InPieces { number: from.number()?, count: from.number()? },
+            2 => Answer::Later(from.number()?),
+            _ => return Err(Flaw::new("an answer that is not known")),
+        };
+        Ok((until, answer))
     })
+}
+
+/// The idempotency key of a call that is answered later.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Place {
+    pub(crate) kind: String,
+    pub(crate) id: String,
+    pub(crate) key: String,
+    /// The number of the answer: that of the message.
+    pub(crate) number: u64,
+}
+
+/// What keeps an answer that is given later, with what must hold for it.
+#[derive(Clone, Debug)]
+pub(crate) struct Late {
+    pub(crate) checks: [Check; 2],
+    pub(crate) writes: Vec<Write>,
+}
+
+impl Late {
+    pub(crate) fn new(
+        keys: &Keys,
+        place: &Place,
+        body: &Bytes,
+        piece_bytes: usize,
+    ) -> Result<Self, StoreError> {
+        let keys = ServerKeys::new(keys, &place.kind.parse()?, &place.id.parse()?);
+        let pieces = reply::pieces(body, piece_bytes).into_iter().zip(0_u64..);
+        Ok(Self {
+            checks: [Check::Present(keys.once(&place.key)), Check::Absent(keys.piece(place.number, 0))],
+            writes: pieces.map(|(piece, at)| Write::Set(keys.piece(place.number, at), piece)).collect(),
+        })
+    }
+
+    /// Whether one of the checks is of this key.
+    pub(crate) fn has(&self, key: &Key) -> bool {
+        self.checks.iter().any(|check| check.key() == key)
+    }
 }

@@ -1,21 +1,20 @@
 //! What operators do with a server: look at it, stop and start it, unlock it, delete it, and see to its dead letters.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tenure_cluster::SessionId;
-use tenure_store::{Check, Commit, CommitError, Key, Pauses, Read, Store as _, StoreExt as _};
+use tenure_store::{Check, Commit, CommitError, Pauses, Read, Store as _, StoreExt as _};
 
 use crate::{
     DeadLetter, Server, ServerError, ServerRef,
     dead::DeadLetters,
     desk::Memory,
-    due::clear_timers,
     error::of_commit,
+    farewell::{Farewell, tell},
     head::Head,
     keys::SWEEP,
     parcel::{Bundle, millis},
-    reply::{self, Outcome},
 };
 
 /// What is known of a server.
@@ -138,19 +137,22 @@ impl<S: Server> ServerRef<S> {
         self.change(|head| head.stopped.take().is_some()).await
     }
 
-    /// Deletes everything that the server has; those who wait in its queue are told, as far as one commit can. A later message makes a new one. Returns whether there
-    /// was anything.
+    /// Deletes everything that the server has; those who wait for it are told. Effects that are not done are done all
+    /// the same. A later message makes a new one. Returns whether there was anything.
     ///
     /// # Errors
     /// Errors of the store. It may be asked for again.
     pub async fn delete(&self) -> Result<bool, ServerError> {
-        let (ground, store) = (&self.servers.ground, self.servers.ground.store());
+        let ground = &self.servers.ground;
         let mut pauses = ground.retry().start(ground.env());
         let mut deleted = false;
         loop {
-            let Some(commit) = self.deletion().await? else { return Ok(deleted) };
-            match store.commit(commit).await {
-                Ok(_) => return Ok(true),
+            let Some((commit, farewell)) = self.deletion().await? else { return Ok(deleted) };
+            match self.make(commit, &mut pauses).await {
+                Ok(()) => {
+                    farewell.finish(ground).await;
+                    return Ok(true);
+                }
                 Err(error) => {
                     deleted |= matches!(error, CommitError::OutcomeUnknown(_));
                     pause(&mut pauses, of_commit(&error)).await?;
@@ -159,51 +161,53 @@ impl<S: Server> ServerRef<S> {
         }
     }
 
-    /// The commit that deletes everything, and tells whoever waits.
-    async fn deletion(&self) -> Result<Option<Commit>, ServerError> {
+    /// The commit that deletes everything, and what is to follow it.
+    async fn deletion(&self) -> Result<Option<(Commit, Farewell)>, ServerError> {
         let (ground, store) = (&self.servers.ground, self.servers.ground.store());
-        let limits = store.limits();
-        let lists = [&self.keys.queue, &self.keys.urgent];
-        let read = |list: &Key| Read::List { list: list.clone(), after: None, limit: limits.page_items };
-        let found =
-            store.read(vec![Read::Key(self.keys.head.clone()), read(lists[0]), read(lists[1])]).await?;
-        let dues = clear_timers(&**store, &self.keys).await?;
-        let waiting = lists.into_iter().zip([found.list(1), found.list(2)]);
-        let mut answers: BTreeMap<SessionId, Vec<(u64, Outcome)>> = BTreeMap::new();
-        let mut some = found.key(0).is_some() || !dues.is_empty();
-        for (list, page) in waiting {
-            some |= !page.items.is_empty();
-            for entry in &page.items {
-                if let Bundle::Here(parcels) = Bundle::decode(list, &entry.value)? {
-                    for to in parcels.iter().filter_map(|parcel| parcel.to) {
-                        answers.entry(to.session()).or_default().push((to.slot, Outcome::Deleted));
-                    }
-                }
-            }
-        }
-        if !some {
+        let found = store.get(&self.keys.head).await?;
+        let mut farewell = Farewell::read(&**store, &self.keys).await?;
+        if found.is_none() && !farewell.messages {
             return Ok(None);
         }
-        let (check, head) = match found.key(0) {
+        let (check, head) = match found {
             Some(found) => {
                 let head = Head::decode(&self.keys.head, &found.value)?;
                 (Check::Version(self.keys.head.clone(), found.version), Some(head))
             }
             None => (Check::Absent(self.keys.head.clone()), None),
         };
-        let mut commit = self.keys.delete(Commit::new().check(check));
+        let (answers, dues) = farewell.some(&store.limits());
+        let mut commit = self.keys.delete(Commit::new().check(check), farewell.effects);
         let sweeps = head.iter().flat_map(|head| &head.sweeps).map(|at| self.keys.due(*at, SWEEP));
         commit = dues.into_iter().chain(sweeps).fold(commit, Commit::delete);
-        for (session, answers) in answers.into_iter().take(limits.commit_operations / 8) {
+        for (session, answers) in answers {
             // An answer to a session that has ended would stay: only those that are there get one.
             if store.get(&ground.keys().session(session)).await?.is_some() {
                 commit = commit.check(Check::Present(ground.keys().session(session)));
-                let mark = ground.env().random_u64();
-                let written = reply::write(ground.keys(), session, mark, &answers, limits.value_bytes);
-                commit = written.into_iter().fold(commit, |commit, (key, value)| commit.set(key, value));
+                commit = tell(commit, ground, session, &answers);
             }
         }
-        Ok(Some(commit))
+        Ok(Some((commit, farewell)))
+    }
+
+    /// Makes a commit that checks the head. If there is none, a copy that comes late must not meet another server of
+    /// this name.
+    async fn make(&self, mut commit: Commit, pauses: &mut Pauses) -> Result<(), CommitError> {
+        let births = &self.servers.births;
+        let is_first = commit.checks.contains(&Check::Absent(self.keys.head.clone()));
+        let birth = is_first.then(|| births.next());
+        commit.checks.extend(birth.iter().flat_map(|birth| birth.checks.iter().cloned()));
+        let made = self.servers.ground.store().commit(commit).await;
+        match (&made, &birth) {
+            (Err(CommitError::OutcomeUnknown(_)), Some(birth)) => {
+                births.outdate(birth, pauses).await;
+            }
+            (Err(CommitError::Conflict(_)), Some(birth)) => {
+                births.renew(birth).await;
+            }
+            _ => {}
+        }
+        made.map(|_| ())
     }
 
     /// Changes the head of a server that exists, or has messages at least. Returns whether `change` said that it did.
@@ -226,8 +230,8 @@ impl<S: Server> ServerRef<S> {
                 .set(self.keys.head.clone(), memory.head.encode())
                 .set(self.keys.work.clone(), now);
             commit.writes.extend(memory.state.changes()?);
-            match store.commit(commit).await {
-                Ok(_) => return Ok(true),
+            match self.make(commit, &mut pauses).await {
+                Ok(()) => return Ok(true),
                 Err(error) => {
                     doubt |= matches!(error, CommitError::OutcomeUnknown(_));
                     pause(&mut pauses, of_commit(&error)).await?;

@@ -9,21 +9,26 @@ use std::{
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tenure_cluster::{Cause, Cluster, Ground};
-use tenure_store::{Check, Commit, Name, Range, Store as _, StoreError, StoreExt as _};
+use tenure_store::{
+    Check, Commit, CommitError, Conflict, Name, Range, Store as _, StoreError, StoreExt as _,
+};
 use tokio::task::JoinHandle;
 
 use crate::{
     Message, ReplyTo, Server, ServerError, ServerRef,
+    births::Births,
     consumer::Consumer,
     context::Timer,
     courier::{Courier, Told},
     error::of_commit,
+    farewell::tell,
     flaws::Flaws,
     keys::{KindKeys, id_of},
     kind::Kind,
     mailroom::{Mailroom, ended},
+    once::Late,
     parcel::pack,
-    reply::{self, Outcome},
+    reply::Outcome,
 };
 
 /// Durable servers, for whoever takes part in a cluster.
@@ -81,10 +86,11 @@ pub(crate) struct Servers {
     pub(crate) ground: Ground,
     pub(crate) room: Arc<Mailroom>,
     pub(crate) courier: Courier,
-    told: Told,
+    pub(crate) births: Arc<Births>,
+    pub(crate) told: Told,
     served: Arc<Mutex<BTreeMap<Name, Served>>>,
     tasks: Vec<JoinHandle<()>>,
-    flaws: Flaws,
+    pub(crate) flaws: Flaws,
 }
 
 /// A kind that is served.
@@ -135,7 +141,8 @@ impl Servers {
         tasks.push(ground.env().spawn(Arc::clone(&room).run()));
         tasks.push(ground.env().spawn(Arc::clone(&room).tidy()));
         tasks.push(ground.env().spawn(stop_with(ground.clone(), Arc::downgrade(&served))));
-        Self { ground, room, courier, told, served, tasks, flaws }
+        let births = Arc::new(Births::new(ground.clone()));
+        Self { ground, room, courier, births, told, served, tasks, flaws }
     }
 
     /// Whether the node still takes part.
@@ -156,15 +163,7 @@ impl Servers {
         let name: Name = S::KIND.parse()?;
         let mut served = self.served.lock();
         served.entry(name.clone()).or_insert_with(|| {
-            let kind = Arc::new(Kind::new(
-                server,
-                name.clone(),
-                self.ground.clone(),
-                Arc::clone(&self.room),
-                self.courier.clone(),
-                Arc::clone(&self.told),
-                self.flaws,
-            ));
+            let kind = Arc::new(Kind::new(server, name.clone(), self));
             let env = self.ground.env();
             let tasks = vec![
                 env.spawn(Consumer::new(Arc::clone(&kind)).run()),
@@ -258,17 +257,32 @@ impl Serve for Cluster {
     async fn reply<R: Message>(&self, to: &ReplyTo<R>, reply: &R) -> Result<(), ServerError> {
         let servers = Servers::of(self);
         let (keys, store) = (servers.ground.keys(), servers.ground.store());
-        let (session, mark) = (to.address.session(), servers.ground.env().random_u64());
-        let answers = [(to.address.slot, Outcome::Reply(pack(reply)?))];
-        let written = reply::write(keys, session, mark, &answers, store.limits().value_bytes);
-        let present = Commit::new().check(Check::Present(keys.session(session)));
-        let commit = written.into_iter().fold(present, |commit, (key, value)| commit.set(key, value));
+        let (session, body) = (to.address.session(), pack(reply)?);
+        let mut kept = match &to.once {
+            Some(place) => Some(Late::new(keys, place, &body, store.limits().value_bytes)?),
+            None => None,
+        };
+        let answers = [(to.address.slot, Outcome::Reply(body))];
+        let mut heard = Some(tell(
+            Commit::new().check(Check::Present(keys.session(session))),
+            &servers.ground,
+            session,
+            &answers,
+        ));
         let mut pauses = servers.ground.retry().start(servers.ground.env());
-        loop {
+        while heard.is_some() || kept.is_some() {
+            let mut commit = heard.clone().unwrap_or_default();
+            commit.checks.extend(kept.iter().flat_map(|kept| kept.checks.iter().cloned()));
+            commit.writes.extend(kept.iter().flat_map(|kept| kept.writes.iter().cloned()));
             // It is the same however often it is made.
-            match store.commit(commit.clone()).await {
-                Ok(_) | Err(tenure_store::CommitError::Conflict(tenure_store::Conflict::Check { .. })) => {
-                    return Ok(());
+            match store.commit(commit).await {
+                Ok(_) => return Ok(()),
+                // The caller has gone, or an answer is there, or none is kept any more.
+                Err(CommitError::Conflict(Conflict::Check { key, .. })) => {
+                    match kept.as_ref().is_some_and(|kept| kept.has(&key)) {
+                        true => kept = None,
+                        false => heard = None,
+                    }
                 }
                 Err(error) => {
                     let error = of_commit(&error);
@@ -282,6 +296,7 @@ impl Serve for Cluster {
                 }
             }
         }
+        Ok(())
     }
 
     async fn cancel(&self, timer: &Timer) -> Result<bool, ServerError> {
@@ -294,7 +309,7 @@ impl Serve for Cluster {
             .delete(keys.due(timer.at_ms, timer.timer));
         match store.commit(commit).await {
             Ok(_) => Ok(true),
-            Err(tenure_store::CommitError::Conflict(tenure_store::Conflict::Check { .. })) => Ok(false),
+            Err(CommitError::Conflict(Conflict::Check { .. })) => Ok(false),
             Err(error) => Err(of_commit(&error)),
         }
     }

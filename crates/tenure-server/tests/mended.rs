@@ -9,6 +9,7 @@ use std::{sync::atomic::AtomicU64, time::Duration};
 use fleet::*;
 use tenure_server::*;
 use tenure_store::{Faults, Limited, Limits, MemoryStore};
+use tokio::task::JoinHandle;
 
 fn key(key: &str) -> CallOptions {
     CallOptions::default().idempotency_key(key).timeout(Duration::from_secs(60))
@@ -18,6 +19,15 @@ fn patient() -> CallOptions {
 }
 fn portable() -> Fleet {
     Fleet::over(Limited::new(MemoryStore::new(), Limits::PORTABLE))
+}
+fn ask(journal: &ServerRef<Journal>, say: Say, urgent: bool) -> JoinHandle<Result<Vec<String>, ServerError>> {
+    let journal = journal.clone();
+    tokio::spawn(async move {
+        match urgent {
+            true => journal.priority_call(say, patient()).await,
+            false => journal.call_with(say, patient()).await,
+        }
+    })
 }
 const SLOWLY: Faults = Faults { delay: Duration::from_millis(1), ..Faults::NONE };
 
@@ -98,7 +108,7 @@ async fn no_delay_is_too_long() {
 
 #[tokio::test(start_paused = true)]
 async fn casts_that_nobody_waits_for_keep_their_order() {
-    for seed in 0..60 {
+    for seed in 0..100 {
         let fleet = Fleet::with_seed(seed, MemoryStore::new());
         let (a, b) = (fleet.join("a").await, fleet.join("b").await);
         for s in [&a, &b] {
@@ -162,4 +172,146 @@ async fn the_shards_of_a_consumer_that_leaves_are_taken() {
             assert!(r.is_ok(), "seed {seed} {id} {r:?}");
         }
     }
+}
+
+/// Lets process after process serve, until a message is a dead letter. Returns how many were killed, and the one that
+/// lives.
+async fn survive(fleet: &Fleet, journal: &ServerRef<Journal>, pause: Duration) -> (usize, Seat) {
+    for killed in 0..12 {
+        let seat = fleet.join(&format!("w{killed}")).await;
+        seat.serve(World::default());
+        until(&fleet.env, || async {
+            seat.gate.is_dead() || journal.status().await.unwrap().is_some_and(|status| status.died > 0)
+        })
+        .await;
+        if !seat.gate.is_dead() {
+            return (killed, seat);
+        }
+        fleet.env.sleep(pause).await;
+    }
+    panic!("12 processes killed, no dead letter");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_priority_message_that_kills_is_a_dead_letter_in_the_end() {
+    for pause in [Duration::ZERO, Duration::from_secs(30)] {
+        let fleet = Fleet::new();
+        let client = fleet.join("client").await;
+        let j = client.journal("j");
+        j.priority_cast(Say::Kill).await.unwrap();
+        assert_eq!(survive(&fleet, &j, pause).await.0, 6, "one more than it has attempts");
+        let letters = j.dead_letters(None, 10).await.unwrap();
+        assert_eq!(letters.iter().map(|letter| letter.attempts.len()).collect::<Vec<_>>(), [5]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_other_message_is_blamed_for_a_priority_message_that_kills() {
+    let fleet = Fleet::new();
+    let client = fleet.join("client").await;
+    let j = client.journal("j");
+    j.cast_all([word("a"), word("b")]).await.unwrap();
+    for say in [word("c"), Say::Kill, word("d")] {
+        j.priority_cast(say).await.unwrap();
+    }
+    let (_, _seat) = survive(&fleet, &j, Duration::from_secs(30)).await;
+    j.cast(word("e")).await.unwrap();
+    until(&fleet.env, || async { said(&j).await.len() == 5 }).await;
+    let mut all = said(&j).await;
+    all.sort_unstable();
+    assert_eq!((all, status(&j).await.died), (words(&["a", "b", "c", "d", "e"]), 1));
+    assert_eq!(fleet.entries("urgent", "j").await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_priority_message_costs_one_commit_of_its_consumer() {
+    let fleet = Fleet::new();
+    let (a, client) = (fleet.join("a").await, fleet.join("client").await);
+    a.serve(World::default());
+    let j = client.journal("j");
+    j.priority_call(word("one"), patient()).await.unwrap();
+    fleet.env.sleep(Duration::from_millis(100)).await;
+    let before = a.counted.commits();
+    j.priority_call(word("two"), patient()).await.unwrap();
+    assert_eq!(a.counted.commits() - before, 1, "of one that another node sends");
+    let before = a.counted.commits();
+    a.journal("j").priority_call(word("three"), patient()).await.unwrap();
+    assert_eq!(a.counted.commits() - before, 1, "of one of the same process");
+}
+
+/// Has callers wait in every way: set aside after a failure, in pieces, past the queue.
+async fn wait_in_every_way(fleet: &Fleet) -> (Seat, Vec<JoinHandle<Result<Vec<String>, ServerError>>>) {
+    let (a, client) = (fleet.join("first").await, fleet.join("client").await);
+    let world = a.serve(World::default());
+    let j = client.journal("j");
+    let mut waiting: Vec<_> = (0..60).map(|_| ask(&j, Say::Panic("x".into()), false)).collect();
+    waiting.push(ask(&j, Say::Panic("y".into()), true));
+    until(&fleet.env, || async { world.ran() >= 61 }).await;
+    fleet.env.sleep(Duration::from_millis(20)).await;
+    a.kill();
+    waiting.push(ask(&j, word(&"x".repeat(300_000)), false));
+    fleet.env.sleep(Duration::from_millis(20)).await;
+    (client, waiting)
+}
+
+async fn all_are_told(fleet: &Fleet, waiting: Vec<JoinHandle<Result<Vec<String>, ServerError>>>) {
+    for (at, told) in waiting.into_iter().enumerate() {
+        let told = fleet.env.timeout(Duration::from_secs(60), told).await;
+        assert!(matches!(told, Ok(Ok(Err(ServerError::Deleted(_))))), "{at}: {told:?}");
+    }
+    fleet.env.sleep(Duration::from_secs(5)).await;
+    let left = fleet.left().await;
+    assert!(left.iter().all(|key| key.contains("work")), "{left:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_who_wait_are_told_of_a_deletion() {
+    let fleet = portable();
+    let (_client, waiting) = wait_in_every_way(&fleet).await;
+    let operator = fleet.join("operator").await;
+    let urgent = ask(&operator.journal("j"), word("x"), true);
+    fleet.env.sleep(Duration::from_millis(20)).await;
+    assert!(operator.journal("j").delete().await.unwrap());
+    let told = urgent.await.unwrap();
+    assert!(matches!(told, Err(ServerError::Deleted(_))), "{told:?}");
+    all_are_told(&fleet, waiting).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_who_wait_are_told_when_a_server_deletes_itself() {
+    let fleet = portable();
+    let (_client, waiting) = wait_in_every_way(&fleet).await;
+    let b = fleet.join("second").await;
+    b.serve(World::default());
+    b.journal("j").priority_call(Say::Delete, patient()).await.unwrap();
+    all_are_told(&fleet, waiting).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn effects_outlive_a_server_that_deletes_itself() {
+    let fleet = portable();
+    let (a, client) = (fleet.join("a").await, fleet.join("client").await);
+    let large = "x".repeat(300_000);
+    let casts = [Say::Effect("bye".into()), Say::Effect(large.clone()), Say::Delete];
+    client.journal("j").cast_all(casts).await.unwrap();
+    let world = a.serve(World { effects_failing: 3.into(), ..World::default() });
+    fleet.env.sleep(Duration::from_secs(60)).await;
+    let done: Vec<String> = world.effects().into_iter().map(|(effect, _)| effect).collect();
+    assert!(done.contains(&"bye".to_owned()) && done.contains(&large), "{} were tried", done.len());
+    assert_eq!(fleet.left().await, words(&[]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn effects_outlive_a_server_and_its_node() {
+    let fleet = Fleet::new();
+    let (a, client) = (fleet.join("a").await, fleet.join("client").await);
+    a.serve(World { effects_failing: u64::MAX.into(), ..World::default() });
+    client.journal("j").call(Say::Effect("x".into())).await.unwrap();
+    assert!(client.journal("j").delete().await.unwrap());
+    a.kill();
+    let b = fleet.join("b").await;
+    let world = b.serve(World::default());
+    fleet.env.sleep(Duration::from_secs(60)).await;
+    assert_eq!(world.effects().len(), 1);
+    assert_eq!(client.journal("j").status().await.unwrap(), None);
 }

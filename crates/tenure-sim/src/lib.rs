@@ -9,6 +9,7 @@
 //!   the next moment at which somebody has. A simulated hour takes milliseconds.
 //! - Everything that needs time or randomness gets it from the [`Env`](tenure_store::Env) of the [`World`].
 //! - [`Node`]s reach one shared store, each over a [`Faulty`](tenure_store::Faulty) link of its own, and everything they ask and hear is in the trace.
+//! - A [`Net`] carries messages from process to process: in order, if at all.
 //! - An [`invariant`] checks what was acknowledged against what is there: one property a file.
 //! - A [`scenario`] is a fleet at work under faults, followed by calm in which everything must settle.
 //!
@@ -23,6 +24,7 @@
 #![allow(clippy::missing_panics_doc, reason = "a simulation tells what it found by panicking")]
 
 mod ledger;
+mod net;
 mod node;
 mod seeds;
 mod trace;
@@ -32,7 +34,8 @@ pub mod invariant;
 pub mod scenario;
 
 pub use ledger::{Auditor, Ledger};
+pub use net::{LinkFaults, Net, NetTally};
 pub use node::Node;
 pub use seeds::for_each_seed;
 pub use trace::Trace;
-pub use world::{World, simulate};
+pub use world::{World, simulate, simulate_quietly};

@@ -6,7 +6,7 @@ use std::{
     panic::{self, AssertUnwindSafe},
 };
 
-use crate::{Trace, World, simulate};
+use crate::{Trace, World, world::run};
 
 /// Names the one seed to run, with its trace.
 const SEED_VARIABLE: &str = "TENURE_SEED";
@@ -23,7 +23,7 @@ pub fn for_each_seed<Running: Future<Output = ()>>(seeds: Range<u64>, scenario: 
         // Kept out here, so that it can be shown after a panic.
         let mut trace: Option<Trace> = None;
         let outcome = panic::catch_unwind(AssertUnwindSafe(|| {
-            simulate(seed, |world| {
+            run(seed, asked.is_some(), |world| {
                 trace = Some(world.trace.clone());
                 scenario(world)
             })

@@ -13,20 +13,25 @@ use tenure_store::Env;
 pub struct Trace {
     env: Env,
     lines: Arc<Mutex<String>>,
+    /// Whether anything is written down: many runs are never looked at.
+    kept: bool,
 }
 
 impl Trace {
-    pub(crate) fn new(env: Env) -> Self {
-        Self { env, lines: Arc::default() }
+    pub(crate) fn new(env: Env, kept: bool) -> Self {
+        Self { env, lines: Arc::default(), kept }
     }
 
     /// Adds an event.
     pub fn record(&self, event: fmt::Arguments<'_>) {
+        if !self.kept {
+            return;
+        }
         let time = self.env.now().since_start();
         writeln!(self.lines.lock(), "{:>14} {event}", time.as_nanos()).expect("a string takes everything");
     }
 
-    /// The whole trace so far.
+    /// The whole trace so far; nothing, if none is kept.
     #[must_use]
     pub fn text(&self) -> String {
         self.lines.lock().clone()

@@ -38,10 +38,26 @@ pub fn simulate<T, Running: Future<Output = T>>(
     seed: u64,
     scenario: impl FnOnce(World) -> Running,
 ) -> (T, Trace) {
+    run(seed, true, scenario)
+}
+
+/// The same, without a trace: for runs of which only the outcome counts. A trace costs more than all the rest.
+pub fn simulate_quietly<T, Running: Future<Output = T>>(
+    seed: u64,
+    scenario: impl FnOnce(World) -> Running,
+) -> T {
+    run(seed, false, scenario).0
+}
+
+pub(crate) fn run<T, Running: Future<Output = T>>(
+    seed: u64,
+    traced: bool,
+    scenario: impl FnOnce(World) -> Running,
+) -> (T, Trace) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     runtime.expect("a runtime of one thread can always be made").block_on(async {
         let env = Env::simulated(seed);
-        let trace = Trace::new(env.clone());
+        let trace = Trace::new(env.clone(), traced);
         let world = World { seed, env, trace: trace.clone(), store: Arc::new(MemoryStore::new()) };
         (scenario(world).await, trace)
     })

@@ -3,8 +3,8 @@
 use tenure_cluster::Flaws;
 use tenure_sim::{
     Node,
-    scenario::{Following, Runner, elections, followers, lanes, servers, suspension},
-    simulate,
+    scenario::{Following, Runner, elections, followers, lanes, registry, servers, suspension},
+    simulate, simulate_quietly,
 };
 use tenure_store::{Check, Commit, CommitError, Key, LaneError, Store, StoreExt as _, Version};
 
@@ -179,4 +179,33 @@ fn a_message_removed_when_its_locked_work_begins_is_found() {
 fn calls_that_pass_by_the_queue_are_found() {
     let flaw = found_in_servers(|flaws| flaws.inline_without_proof = true);
     assert!(flaw.contains("is before it"), "{flaw}");
+}
+
+/// Each of these is found many times in so many seeds.
+const REGISTRY_SEEDS: u64 = 300;
+
+fn found_in_registry(flaw: impl Fn(&mut tenure_registry::Flaws)) -> String {
+    let mut flaws = tenure_registry::Flaws::default();
+    flaw(&mut flaws);
+    (0..REGISTRY_SEEDS)
+        .find_map(|seed| simulate_quietly(seed, |world| registry(world, flaws)).err())
+        .expect("it is found")
+}
+
+#[test]
+fn a_snapshot_out_of_order_is_found() {
+    let flaw = found_in_registry(|flaws| flaws.snapshot_out_of_order = true);
+    assert!(flaw.contains("has other names") || flaw.contains("its owner sees None"), "{flaw}");
+}
+
+#[test]
+fn a_leader_whose_guard_has_no_epoch_is_found() {
+    let flaw = found_in_registry(|flaws| flaws.guard_without_epoch = true);
+    assert!(flaw.contains("is committed while"), "{flaw}");
+}
+
+#[test]
+fn a_departure_that_counts_for_a_later_arrival_is_found() {
+    let flaw = found_in_registry(|flaws| flaws.down_without_token = true);
+    assert!(flaw.contains("is deposed, though it is there"), "{flaw}");
 }

@@ -47,6 +47,9 @@ const SIMULATED_START: Duration = Duration::from_secs(1_720_000_000);
 pub struct Moment(Duration);
 
 impl Moment {
+    /// When the machine, or the simulation, was started.
+    pub const ZERO: Self = Self(Duration::ZERO);
+
     /// The moment this much later.
     #[must_use]
     pub fn after(self, time: Duration) -> Self {

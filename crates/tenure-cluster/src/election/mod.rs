@@ -52,13 +52,14 @@ pub use participant::{Callbacks, Participant, Role};
 
 pub(crate) use candidacy::Standing;
 pub(crate) use desk::Desk;
+pub(crate) use facts::Candidate;
+pub(crate) use office::Office;
 pub(crate) use queue::Queues;
 
 use candidacy::Candidacy;
 use desk::Claimed;
-use office::Office;
 
-use crate::ClusterError;
+use crate::{ClusterError, SessionId};
 
 /// A named office of a cluster. It costs nothing to have one; clones are the same.
 #[derive(Clone, Debug)]
@@ -126,6 +127,25 @@ impl Election {
     #[must_use]
     pub fn participate(&self, priority: i32, role: Role, callbacks: Arc<dyn Callbacks>) -> Participant {
         Participant::start(self.clone(), priority, role, callbacks)
+    }
+
+    /// Returns when this session waits for the office. It waits out errors of the store.
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends the wait.
+    pub async fn awaited_by(&self, session: SessionId) {
+        let node = &self.standing.node;
+        let mut watch = node.store.watch(node.keys.candidates(&self.name));
+        loop {
+            match queue::has(node, &self.name, session).await {
+                Ok(true) => return,
+                Ok(false) => watch.changed().await,
+                Err(error) => {
+                    tracing::debug!(%error, election = %self.name, "its queue can't be read: it is tried again");
+                    node.env.sleep(node.settings.renewal_interval / 4).await;
+                }
+            }
+        }
     }
 
     /// Who leads now.

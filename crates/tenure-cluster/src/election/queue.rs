@@ -210,6 +210,12 @@ pub(crate) async fn find(node: &Node, election: &Name, of: &Name) -> Result<Opti
     Ok(all.into_iter().find(|candidate| candidate.node == *of))
 }
 
+/// Whether this session waits.
+pub(crate) async fn has(node: &Node, election: &Name, session: SessionId) -> Result<bool, StoreError> {
+    let all = scan(node, &node.keys.candidates(election)).await?;
+    Ok(all.iter().any(|candidate| candidate.session == session))
+}
+
 async fn scan(node: &Node, range: &Range) -> Result<Vec<Candidate>, StoreError> {
     node.scan(range).await?.iter().map(|item| Candidate::decode(&item.key, &item.value)).collect()
 }

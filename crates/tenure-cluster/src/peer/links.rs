@@ -109,6 +109,12 @@ impl Links {
         self.guard.address
     }
 
+    /// The most bytes of a message.
+    #[must_use]
+    pub fn message_bytes_max(&self) -> usize {
+        self.guard.shared.settings.message_bytes_max
+    }
+
     /// Receives what is sent on a topic from now on. Several subscriptions to one topic each get everything.
     ///
     /// After a shutdown, it has ended already.

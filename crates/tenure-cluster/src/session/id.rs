@@ -15,11 +15,19 @@ impl SessionId {
     /// No session: stands where there is none.
     pub(crate) const NONE: SessionId = SessionId(0);
 
-    /// A new one.
+    /// The first that can be a lease's: those of nodes are all below.
+    pub(crate) const FIRST_LEASE: SessionId = SessionId(1 << 127);
+
+    /// A new one, of a node.
     #[must_use]
     pub fn random(env: &Env) -> Self {
         let id = (u128::from(env.random_u64()) << 64) | u128::from(env.random_u64());
-        Self(id.max(1))
+        Self((id & !Self::FIRST_LEASE.0).max(1))
+    }
+
+    /// A new one, of a lease.
+    pub(crate) fn random_lease(env: &Env) -> Self {
+        Self(Self::random(env).0 | Self::FIRST_LEASE.0)
     }
 
     /// The id as bytes, in the order in which ids sort.

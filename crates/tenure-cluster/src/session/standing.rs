@@ -54,6 +54,12 @@ impl Session {
         self.0.id
     }
 
+    /// How long it lives without being renewed.
+    #[must_use]
+    pub fn ttl(&self) -> Duration {
+        self.0.ttl
+    }
+
     /// How often it was renewed.
     #[must_use]
     pub fn renewals(&self) -> u64 {

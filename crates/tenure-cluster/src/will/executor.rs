@@ -33,8 +33,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 const FIRST_LOOK: Duration = Duration::from_micros(200);
 const LONGEST_LOOK: Duration = Duration::from_millis(50);
 
-/// Signals that are sent to many at a time, or by terminals.
-const UNHEARD: [Signal; 9] = [
+/// Signals that are sent to many at a time, or by terminals: a process that sees to others must not listen to them.
+pub const UNHEARD: [Signal; 9] = [
     Signal::SIGHUP,
     Signal::SIGINT,
     Signal::SIGQUIT,

@@ -48,7 +48,12 @@ use std::{fmt, sync::Arc};
 
 use tenure_store::{CommitError, Env, Name, Store};
 
-pub use self::{error::WillError, executor::executor, last_will::LastWill, program::WillProgram};
+pub use self::{
+    error::WillError,
+    executor::{UNHEARD, executor},
+    last_will::LastWill,
+    program::WillProgram,
+};
 use crate::{
     Cause, Owner, SessionId, Settings,
     node::Node,

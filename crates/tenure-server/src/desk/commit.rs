@@ -22,7 +22,7 @@ use crate::{
     head::Head,
     keys::{SWEEP, ServerKeys},
     kind::Kind,
-    once,
+    once::{self, Late},
     parcel::{Attempt, Parcel, millis},
     reply::{self, Outcome},
 };
@@ -46,6 +46,8 @@ pub(crate) struct Made {
     pub(crate) commit: Commit,
     /// Answers by the session of their callers.
     pub(crate) replies: BTreeMap<SessionId, Vec<(u64, Outcome)>>,
+    /// Answers to calls of before, for their idempotency keys, if these are still there and have none.
+    pub(crate) late: Vec<Late>,
     pub(crate) mark: u64,
     /// Calls of this process that became dead letters in this run, by their place: the error.
     pub(crate) died: BTreeMap<usize, ServerError>,
@@ -62,6 +64,10 @@ impl Made {
                 commit = commit.set(key, value);
             }
         }
+        for late in &self.late {
+            commit.checks.extend(late.checks.iter().cloned());
+            commit.writes.extend(late.writes.iter().cloned());
+        }
         commit
     }
 }
@@ -77,7 +83,7 @@ impl<S: Server> Making<'_, S> {
             commit = commit.check(Check::Empty(self.keys.queue.clone()));
         }
         commit = self.take_from_queue(commit, &mut head);
-        commit = self.take_from_urgent(commit)?;
+        commit = self.take_from_urgent(commit, &mut head);
         for at in 0..self.run.came.len() {
             match self.run.came[at] {
                 Came::Failed => commit = self.set_aside(commit, at, &mut head, &mut died)?,
@@ -91,16 +97,18 @@ impl<S: Server> Making<'_, S> {
         commit = self.cancel(commit)?;
         commit = self.send(commit);
         for (effect, body) in &self.run.effects {
-            let record = effects::record(*effect, self.kind.ground.session().id(), body);
-            commit = commit.append(self.keys.effects.clone(), record);
+            let session = self.kind.ground.session().id();
+            commit = effects::add(commit, self.keys, *effect, session, body, self.limits);
         }
         let says_so = |sent: &Sent| sent.keys.work == self.keys.work && sent.later.is_none();
         if !self.run.effects.is_empty() && !self.run.sent.iter().any(says_so) {
             commit = commit.set(self.keys.work.clone(), self.time());
         }
-        for (key, answer) in &self.run.onces {
+        for (key, given) in &self.run.onces {
             let (until, sweep) = until(self.now, S::POLICY.answers_kept);
-            commit = commit.set(self.keys.once(key), once::record(until, answer.as_ref()));
+            let number = self.kind.ground.env().random_u64();
+            let (with_pieces, record) = once::record(commit, self.keys, until, given, number, self.limits);
+            commit = with_pieces.set(self.keys.once(key), record);
             commit = self.sweep_at(commit, &mut head, sweep);
         }
         if self.plan.full && !self.plan.queue.more {
@@ -110,7 +118,17 @@ impl<S: Server> Making<'_, S> {
         commit.writes.extend(writes);
         commit = commit.set(self.keys.head.clone(), head.encode());
         let replies = std::mem::take(&mut self.run.replies);
-        Ok(Made { head, commit, replies, mark: self.mark, died })
+        let late = self.late()?;
+        Ok(Made { head, commit, replies, late, mark: self.mark, died })
+    }
+
+    /// Answers to calls of before, for their idempotency keys: the first one of each.
+    fn late(&mut self) -> Result<Vec<Late>, ServerError> {
+        let (keys, mut done) = (self.kind.ground.keys(), BTreeSet::new());
+        let late = std::mem::take(&mut self.run.late).into_iter();
+        let first = late.filter(|(place, _)| done.insert(place.number));
+        let late = first.map(|(place, body)| Late::new(keys, &place, &body, self.limits.value_bytes));
+        Ok(late.collect::<Result<_, _>>()?)
     }
 
     /// Claims the message at the cursor, if the run ended with its locked work; or says that the next one is run alone, if it is.
@@ -194,27 +212,26 @@ impl<S: Server> Making<'_, S> {
     }
 
     /// The same with priority messages; what is left of an entry is put behind the others, since these have no order.
-    fn take_from_urgent(&self, mut commit: Commit) -> Result<Commit, ServerError> {
-        let mut left: BTreeMap<usize, Vec<Parcel>> = BTreeMap::new();
-        let mut taken = std::collections::BTreeSet::new();
-        for (at, item) in self.plan.items.iter().enumerate() {
-            let Origin::Urgent { entry, .. } = item.origin else { continue };
-            if at < self.run.came.len() {
-                taken.insert(entry);
-            } else {
-                left.entry(entry).or_default().push(item.parcel()?);
+    fn take_from_urgent(&self, mut commit: Commit, head: &mut Head) -> Commit {
+        let mut taken: BTreeMap<usize, usize> = BTreeMap::new();
+        for item in &self.plan.items[..self.run.came.len()] {
+            let Origin::Urgent { entry } = item.origin else { continue };
+            *taken.entry(entry).or_default() += 1;
+            if let Some(rush) = &mut head.rush {
+                (rush.suspects, rush.alone) = (rush.suspects.saturating_sub(1), None);
             }
         }
-        for entry in taken {
+        for (entry, count) in taken {
             let loaded = &self.plan.urgent.entries[entry];
             commit = commit.remove(self.keys.urgent.clone(), loaded.id.clone());
             commit = delete_pieces(commit, self.keys, loaded.pieces);
-            if let Some(rest) = left.remove(&entry) {
+            let rest = &loaded.parcels[count..];
+            if !rest.is_empty() {
                 let number = self.kind.ground.env().random_u64();
-                commit = append(commit, self.keys, &self.keys.urgent, &rest, number, self.limits);
+                commit = append(commit, self.keys, &self.keys.urgent, rest, number, self.limits);
             }
         }
-        Ok(commit)
+        commit
     }
 
     /// Puts a message that has failed aside: it comes back later, or is a dead letter.

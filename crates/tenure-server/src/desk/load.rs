@@ -145,8 +145,8 @@ async fn load(
     let mut entries = Vec::with_capacity(page.items.len());
     for entry in &page.items {
         let mut loaded = Loaded::new(entry.id.clone(), Bundle::decode(list, &entry.value)?);
-        if let Some((number, count)) = loaded.pieces {
-            let Some(whole) = pieces(store, &keys.pieces(number), count).await? else {
+        if let Some((number, _)) = loaded.pieces {
+            let Some(whole) = pieces(store, &keys.pieces(number)).await? else {
                 // Somebody has taken it meanwhile, with its pieces.
                 return Ok(Load { entries, more: true });
             };
@@ -195,25 +195,23 @@ async fn put_first(
 }
 
 /// What is there in pieces; `None` if it is not all there.
-pub(crate) async fn pieces(
-    store: &dyn Store,
-    range: &Range,
-    count: u64,
-) -> Result<Option<Bytes>, StoreError> {
-    let (mut found, mut next) = (BTreeMap::new(), Some(range.clone()));
+pub(crate) async fn pieces(store: &dyn Store, range: &Range) -> Result<Option<Bytes>, StoreError> {
+    let (mut found, mut next, mut count) = (BTreeMap::new(), Some(range.clone()), None);
     while let Some(range) = next.take() {
         let limit = store.limits().page_items;
         let answer = store.read(vec![Read::Range { range: range.clone(), limit }]).await?;
         let page = answer.range(0);
         for item in &page.items {
             let (_, number) = keys::numbers_of(&item.key)?;
-            found.insert(number, reply::piece(&item.key, &item.value)?.1);
+            let (of, piece) = reply::piece(&item.key, &item.value)?;
+            found.insert(number, piece);
+            count = Some(of);
         }
         if page.more {
             next = page.items.last().map(|last| range.after(&last.key));
         }
     }
-    if found.len() as u64 != count {
+    if Some(found.len() as u64) != count {
         return Ok(None);
     }
     Ok(Some(found.into_values().collect::<Vec<_>>().concat().into()))

@@ -16,8 +16,9 @@
 //! gets on; they send what their callers want through the queue.
 //!
 //! # Messages that kill
-//! Whoever is to take from the queue first writes that it does. If that session goes, the next owner runs messages one by one, and says before each that it does. A message
-//! whose runner goes at that moment counts as failed.
+//! Whoever is to take from the queue first writes that it does. If that session goes, the next owner runs messages one
+//! by one, and says before each that it does. A message whose runner goes at that moment counts as failed. It is the
+//! same with priority messages, which may have another owner.
 
 mod commit;
 mod delete;
@@ -29,6 +30,7 @@ mod settle;
 mod sweep;
 mod tell;
 mod turn;
+mod urgent;
 mod work;
 
 use std::{

@@ -10,6 +10,7 @@ use super::{
     item::{Body, Item, Load, Local, Origin},
     load::View,
     settle::End,
+    urgent::Urgent,
 };
 use crate::{
     Server, ServerError,
@@ -18,16 +19,19 @@ use crate::{
 };
 
 /// How long an owner that has a session may not get on before another takes over.
-const PATIENCE: Duration = Duration::from_millis(20);
+pub(super) const PATIENCE: Duration = Duration::from_millis(20);
 
 /// The same, while it says that it runs a message alone: callbacks should not take as long.
-const PATIENCE_ALONE: Duration = Duration::from_secs(5);
+pub(super) const PATIENCE_ALONE: Duration = Duration::from_secs(5);
 
 /// Between two looks at an owner that others leave alone.
 const DEFER_PAUSE: Duration = Duration::from_millis(5);
 
 /// After so many conflicts in a row, what callers in this process want goes through the queue.
 const CONFLICTS_MAX: u32 = 2;
+
+/// Why a message has failed whose runner is there no more.
+pub(super) const GONE: &str = "the process that had it in hand went away";
 
 /// Who does the locked work, if there is any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,20 +57,27 @@ pub(super) struct Plan<S: Server> {
     pub(super) behind: bool,
     /// The entry of the message behind one that is run alone, if it is there.
     pub(super) next: Option<EntryId>,
+    /// Whether there are priority messages in the store that are not in the plan.
+    pub(super) more_urgent: bool,
     pub(super) full: bool,
 }
 
 impl<S: Server> Desk<S> {
-    fn me(&self) -> SessionId {
+    pub(super) fn me(&self) -> SessionId {
         self.kind.ground.session().id()
     }
 
-    async fn is_gone(&self, session: SessionId) -> Result<bool, StoreError> {
+    pub(super) async fn is_gone(&self, session: SessionId) -> Result<bool, StoreError> {
         Ok(self.kind.ground.store().get(&self.kind.ground.keys().session(session)).await?.is_none())
     }
 
     /// What to do in this turn; `None` if there is nothing, or not yet.
-    pub(super) async fn plan(&mut self, view: Option<View>) -> Result<Option<Plan<S>>, ServerError> {
+    /// `is_overtaking`: something was on its way to the queue when that was read.
+    pub(super) async fn plan(
+        &mut self,
+        view: Option<View>,
+        is_overtaking: bool,
+    ) -> Result<Option<Plan<S>>, ServerError> {
         let Some(memory) = &self.memory else { return Ok(None) };
         let mut head = memory.head.clone();
         let mut lock = self.lock(&head).await?;
@@ -85,6 +96,7 @@ impl<S: Server> Desk<S> {
             prove_empty: false,
             behind: false,
             next: None,
+            more_urgent: false,
             full,
         };
         let mut fold = self.take_fold(&plan.queue, &head);
@@ -103,12 +115,19 @@ impl<S: Server> Desk<S> {
         if mine || !some {
             self.turn.deferring = None;
         }
-        self.take_urgent(&mut plan);
+        // What is announced as run alone goes before priority messages, so that they can't be blamed on it.
+        if take && mine && head.alone && fold.is_none() {
+            plan.more_urgent = !plan.urgent.entries.is_empty() || !self.urgent.is_empty();
+        } else {
+            match self.take_urgent(&mut plan).await? {
+                Urgent::Taken => head = plan.head.clone(),
+                Urgent::Alone => return Ok(Some(plan)),
+                Urgent::Theirs => return Ok(self.defer(plan).await),
+                Urgent::Lost => return Ok(None),
+            }
+        }
         if some && is_open && !take {
-            // The owner gets on with it, and with what our callers want.
-            self.send_waiting();
-            self.kind.ground.env().sleep(DEFER_PAUSE).await;
-            return Ok((!plan.items.is_empty()).then_some(plan));
+            return Ok(self.defer(plan).await);
         }
         if !is_open {
             // A cast must be durable when it returns, however long the lock is held.
@@ -144,7 +163,7 @@ impl<S: Server> Desk<S> {
             self.kind.report_idle(&self.id);
         }
         // What this desk has sent is not in the queue yet: what comes behind it must go the same way.
-        let is_overtaking = Arc::strong_count(&self.under_way) > 1;
+        let is_overtaking = is_overtaking || self.has_under_way();
         if !plan.behind && (is_overtaking || self.turn.conflicts > CONFLICTS_MAX && !mine) {
             self.turn.conflicts = 0;
             self.send_waiting();
@@ -155,6 +174,20 @@ impl<S: Server> Desk<S> {
             plan.items.extend(self.waiting.drain(..count));
         }
         Ok((!plan.items.is_empty()).then_some(plan))
+    }
+
+    /// Whether something that this desk has sent may not be in the queue yet.
+    pub(super) fn has_under_way(&self) -> bool {
+        Arc::strong_count(&self.under_way) > 1
+    }
+
+    /// Another gets on with it, and with what our callers want; what the plan has is done.
+    async fn defer(&mut self, mut plan: Plan<S>) -> Option<Plan<S>> {
+        self.send_waiting();
+        self.kind.ground.env().sleep(DEFER_PAUSE).await;
+        // Whether it does is looked at again.
+        plan.behind = true;
+        (!plan.items.is_empty()).then_some(plan)
     }
 
     async fn lock(&self, head: &Head) -> Result<Lock, StoreError> {
@@ -203,17 +236,6 @@ impl<S: Server> Desk<S> {
         Some(item)
     }
 
-    /// Adds the priority messages.
-    fn take_urgent(&mut self, plan: &mut Plan<S>) {
-        for (entry, loaded) in plan.urgent.entries.iter().enumerate() {
-            for parcel in &loaded.parcels {
-                let origin = Origin::Urgent { entry };
-                plan.items.push(Item::read(parcel.clone(), origin));
-            }
-        }
-        plan.items.extend(self.urgent.drain(..));
-    }
-
     /// Adds messages of the queue. Returns whether the turn goes on.
     async fn take_queue(
         &mut self,
@@ -236,12 +258,11 @@ impl<S: Server> Desk<S> {
         first.locked |= was_locked;
         if was_locked || was_alone {
             // It keeps its place: that its process went away may not have been its fault.
-            let gone = "the process that had it in hand went away";
             if first.attempts.len() + 1 >= S::POLICY.tries() {
-                first.failed = Some(gone.to_owned());
+                first.failed = Some(GONE.to_owned());
             } else {
                 let ground = &self.kind.ground;
-                let attempt = Attempt::new(ground.env().unix_time(), ground.settings().node.as_str(), gone);
+                let attempt = Attempt::new(ground.env().unix_time(), ground.settings().node.as_str(), GONE);
                 first.attempts.push(attempt.clone());
                 plan.head.attempts.push(attempt);
                 plan.head.alone = false;
@@ -267,7 +288,9 @@ impl<S: Server> Desk<S> {
         }
         if suspicious || first_failed || plan.head.stopped.is_some() {
             // Nothing else goes along, not even what callers in this process want.
-            plan.next = items.get(1).and_then(|item| plan.queue.entry_of(item));
+            // Priority messages that wait come before the next one.
+            let next = items.get(1).filter(|_| !plan.more_urgent);
+            plan.next = next.and_then(|item| plan.queue.entry_of(item));
             plan.behind = true;
             items.truncate(1);
         } else if let Some(at) = items.iter().skip(1).position(is_suspect) {
@@ -307,7 +330,7 @@ impl<S: Server> Desk<S> {
     }
 
     /// Writes that this node takes from the queue, before it does. Returns whether it is so.
-    async fn announce(&mut self, plan: &mut Plan<S>) -> Result<bool, ServerError> {
+    pub(super) async fn announce(&mut self, plan: &mut Plan<S>) -> Result<bool, ServerError> {
         let Some(memory) = &mut self.memory else { return Ok(false) };
         let mark = self.kind.ground.env().random_u64();
         plan.head.mark(mark);

@@ -10,13 +10,14 @@ use std::{
 
 use bytes::Bytes;
 use tenure_cluster::{Ground, SessionId};
-use tenure_store::Name;
+use tenure_store::{Limits, Name};
 
 use super::item::{Body, Item, Origin};
 use crate::{
     Context, EffectId, Failure, Server, ServerError, State as _,
-    context::{AfterCommit, Caller, Sent, Timer, Wishes},
+    context::{AfterCommit, Caller, Sent, Timer, Wishes, admit},
     mailroom::Mailroom,
+    once::{Given, Place},
     parcel::pack,
     reply::Outcome,
 };
@@ -45,7 +46,9 @@ pub(crate) struct Run<S: Server> {
     pub(crate) effects: Vec<(EffectId, Bytes)>,
     pub(crate) after_commit: Vec<AfterCommit>,
     /// Answers under idempotency keys that are new.
-    pub(crate) onces: BTreeMap<String, Option<Bytes>>,
+    pub(crate) onces: BTreeMap<String, Given>,
+    /// Answers to calls of before that have idempotency keys.
+    pub(crate) late: Vec<(Place, Bytes)>,
     pub(crate) stop: Option<String>,
     pub(crate) delete: bool,
     /// Bytes of all that, about.
@@ -64,6 +67,7 @@ impl<S: Server> Default for Run<S> {
             effects: Vec::new(),
             after_commit: Vec::new(),
             onces: BTreeMap::new(),
+            late: Vec::new(),
             stop: None,
             delete: false,
             weight: 0,
@@ -80,9 +84,8 @@ pub(crate) struct Runner<'a, S: Server> {
     pub(crate) id: &'a Name,
     /// Answers of before, under the idempotency keys of these messages.
     pub(crate) known: &'a BTreeMap<String, Option<Bytes>>,
-    /// How much may come of it before it ends.
-    pub(crate) bytes_max: usize,
-    pub(crate) operations_max: usize,
+    /// What the store takes: half of what a commit may hold ends the run.
+    pub(crate) limits: &'a Limits,
 }
 
 impl<S: Server> Runner<'_, S> {
@@ -94,7 +97,8 @@ impl<S: Server> Runner<'_, S> {
         let mut run = Run::default();
         let now = self.ground.env().unix_time();
         for (at, item) in items.iter_mut().enumerate() {
-            let full = run.weight > self.bytes_max || run.operations + state.dirty() > self.operations_max;
+            let full = run.weight > self.limits.commit_bytes / 2
+                || run.operations + state.dirty() > self.limits.commit_operations / 2;
             if full && at > 0 || run.delete || run.stop.is_some() {
                 break;
             }
@@ -133,7 +137,7 @@ impl<S: Server> Runner<'_, S> {
             return Ok(Came::Queued);
         }
         if let Some(key) = &item.key
-            && let Some(answer) = self.known.get(key).or_else(|| run.onces.get(key)).cloned()
+            && let Some(answer) = self.known.get(key).cloned().or_else(|| given(&run.onces, key))
         {
             if let (Some(to), Some(body)) = (item.to, &answer) {
                 run.replies.entry(to.session()).or_default().push((to.slot, Outcome::Reply(body.clone())));
@@ -160,9 +164,14 @@ impl<S: Server> Runner<'_, S> {
             run.replies.entry(to.session()).or_default().push((to.slot, Outcome::Reply(body.clone())));
         }
         if let Some(key) = &item.key {
-            run.weight += key.len() + packed.as_ref().map_or(0, Bytes::len);
-            run.operations += 2;
-            run.onces.insert(key.clone(), packed);
+            let bytes = packed.as_ref().map_or(0, Bytes::len);
+            if let Err(error) = admit("an answer under an idempotency key", bytes, self.limits) {
+                item.hopeless = true;
+                return Err(error.into());
+            }
+            run.weight += key.len() + bytes;
+            run.operations += 2 + bytes / self.limits.value_bytes;
+            run.onces.insert(key.clone(), packed.map_or(Given::Later(item.id), Given::Now));
         }
         self.grant(run, wishes);
         Ok(Came::Done(reply))
@@ -190,8 +199,9 @@ impl<S: Server> Runner<'_, S> {
             id: self.id,
             now,
             attempt: item.attempts.len(),
-            value_bytes: self.ground.store().limits().value_bytes,
+            limits: *self.limits,
             message: item.id,
+            key: item.key.as_deref(),
             lockable,
             caller,
             wishes: Wishes::default(),
@@ -224,10 +234,21 @@ impl<S: Server> Runner<'_, S> {
         run.operations += wishes.replies.len()
             + 4 * wishes.sent.len()
             + 2 * wishes.cancelled.len()
-            + 2 * wishes.effects.len();
+            + wishes.effects.iter().map(|(_, body)| 2 + body.len() / self.limits.value_bytes).sum::<usize>()
+            + wishes.late.iter().map(|(_, body)| 3 + body.len() / self.limits.value_bytes).sum::<usize>();
         run.weight += wishes.replies.iter().map(|(_, outcome)| outcome.weight()).sum::<usize>()
             + wishes.sent.iter().map(|sent| 256 + sent.parcel.weight()).sum::<usize>()
-            + wishes.effects.iter().map(|(_, body)| body.len() + 64).sum::<usize>();
+            + wishes.effects.iter().map(|(_, body)| body.len() + 64).sum::<usize>()
+            + wishes.late.iter().map(|(_, body)| body.len() + 64).sum::<usize>();
+        for (place, body) in wishes.late {
+            match run.onces.get_mut(&place.key) {
+                // It is a call of this very run.
+                Some(given) if self.is_own(&place) && *given == Given::Later(place.number) => {
+                    *given = Given::Now(body);
+                }
+                _ => run.late.push((place, body)),
+            }
+        }
         for (to, outcome) in wishes.replies {
             run.replies.entry(to.session()).or_default().push((to.slot, outcome));
         }
@@ -238,6 +259,18 @@ impl<S: Server> Runner<'_, S> {
         run.stop = wishes.stop.or(run.stop.take());
         run.delete |= wishes.delete;
     }
+
+    fn is_own(&self, place: &Place) -> bool {
+        place.kind == S::KIND && place.id == self.id.as_str()
+    }
+}
+
+/// The answer under a key that was given in this run, or will be.
+fn given(onces: &BTreeMap<String, Given>, key: &str) -> Option<Option<Bytes>> {
+    onces.get(key).map(|given| match given {
+        Given::Now(body) => Some(body.clone()),
+        Given::Later(_) => None,
+    })
 }
 
 /// Why a message was not handled.

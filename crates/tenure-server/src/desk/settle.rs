@@ -22,7 +22,7 @@ pub(super) enum End {
 }
 
 impl<S: Server> Desk<S> {
-    /// Makes a commit with its answers. Callers whose session has ended get none.
+    /// Makes a commit with its answers. Callers whose session has ended get none, and only first answers are kept.
     pub(super) async fn send_off(&mut self, made: &mut Made) -> End {
         loop {
             let commit = made.whole(&self.kind.ground, &self.limits);
@@ -30,9 +30,10 @@ impl<S: Server> Desk<S> {
                 Ok(end) => return end,
                 Err(key) => {
                     let keys = self.kind.ground.keys();
-                    let before = made.replies.len();
+                    let before = made.replies.len() + made.late.len();
                     made.replies.retain(|session, _| keys.session(*session) != key);
-                    if made.replies.len() == before {
+                    made.late.retain(|late| !late.has(&key));
+                    if made.replies.len() + made.late.len() == before {
                         // A check that only answers have, and none of them has it: another's mistake.
                         return End::Conflict;
                     }
@@ -56,7 +57,10 @@ impl<S: Server> Desk<S> {
         let mut pauses = ground.retry().start(ground.env());
         let mut doubt = false;
         loop {
-            let conflict = match ground.store().commit(commit.clone()).await {
+            let birth = version.is_none().then(|| self.kind.births.next());
+            let mut copy = commit.clone();
+            copy.checks.extend(birth.iter().flat_map(|birth| birth.checks.iter().cloned()));
+            let conflict = match ground.store().commit(copy).await {
                 Ok(receipt) => return Ok(End::Done(receipt.version)),
                 Err(CommitError::Conflict(Conflict::Contention)) => {
                     if !pauses.pause().await {
@@ -68,7 +72,18 @@ impl<S: Server> Desk<S> {
                     }
                     continue;
                 }
-                Err(CommitError::Conflict(Conflict::Check { key, .. })) => Some(key),
+                Err(CommitError::Conflict(Conflict::Check { key, .. })) => {
+                    if let Some(birth) = birth.as_ref().filter(|birth| birth.has(&key)) {
+                        // The answer to another first commit was lost meanwhile, or the session has ended.
+                        self.kind.births.renew(birth).await;
+                        if !pauses.pause().await {
+                            let words = "this node had no session for as long as was to be tried";
+                            return Ok(End::Failed(StoreError::unavailable(words)));
+                        }
+                        continue;
+                    }
+                    Some(key)
+                }
                 Err(CommitError::Failed(error)) if !doubt && !error.is_transient() => {
                     return Ok(End::Failed(error));
                 }
@@ -79,7 +94,12 @@ impl<S: Server> Desk<S> {
                     continue;
                 }
                 Err(_) => {
-                    doubt = true;
+                    match &birth {
+                        // Then no copy is under way any more.
+                        Some(birth) if self.kind.births.outdate(birth, &mut pauses).await => {}
+                        Some(_) => return Ok(unsure()),
+                        None => doubt = true,
+                    }
                     None
                 }
             };

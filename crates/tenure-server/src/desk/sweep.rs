@@ -3,7 +3,12 @@
 use tenure_store::{Commit, Item, Range, Store, StoreError, StoreExt as _};
 
 use super::{Desk, commit::delete_pieces, settle::End};
-use crate::{Server, ServerError, dead, keys::SWEEP, once, parcel::millis};
+use crate::{
+    Server, ServerError, dead,
+    keys::SWEEP,
+    once::{self, Answer},
+    parcel::millis,
+};
 
 /// The most that one commit removes of each kind.
 const SWEPT_MAX: usize = 30;
@@ -31,10 +36,22 @@ impl<S: Server> Desk<S> {
         let is_over = |item: &Item| dead::read(&item.key, &item.value).map(|kept| kept.until_ms <= now);
         let (letters, more_letters) = due_items(&**store, &self.keys.deads(), is_over).await?;
         let (mut more, mut swept) = (more_answers || more_letters, 0);
-        for item in answers {
-            (commit, swept) = (commit.delete(item.key), swept + 1);
-        }
         let mut pieces = 0;
+        for item in answers {
+            commit = match once::read(&item.key, &item.value)?.1 {
+                Answer::Here(_) => commit,
+                Answer::InPieces { number, count } => {
+                    pieces += count;
+                    delete_pieces(commit, &self.keys, Some((number, count)))
+                }
+                Answer::Later(number) => commit.delete_range(self.keys.pieces(number)),
+            };
+            (commit, swept) = (commit.delete(item.key), swept + 1);
+            if pieces > SWEPT_MAX as u64 {
+                more = true;
+                break;
+            }
+        }
         for item in letters {
             let kept = dead::read(&item.key, &item.value)?;
             pieces += kept.pieces().map_or(0, |(_, count)| count);

@@ -10,13 +10,18 @@ use super::{
     commit::{Made, Making},
     is_passing,
     item::{Body, Item, Origin},
-    load::{Memory, View},
+    load::{Memory, View, pieces},
     plan::Plan,
     refuse,
     run::{Came, Run, Runner},
     settle::End,
+    urgent::Seen,
 };
-use crate::{Server, ServerError, StateError, once, parcel::millis};
+use crate::{
+    Server, ServerError, StateError,
+    once::{self, Answer},
+    parcel::millis,
+};
 
 /// How often a batch is run again because one more of its messages has failed, before it is cut there.
 const FAILURES_MAX: usize = 4;
@@ -28,6 +33,8 @@ pub(crate) struct Turn {
     pub(super) conflicts: u32,
     /// The head at which an owner was seen, and since when it stands still.
     pub(super) deferring: Option<(Option<Version>, Moment)>,
+    /// Who was seen to take priority messages.
+    pub(super) seen: Option<Seen>,
     /// The pauses since the store is in trouble.
     trouble: Option<Pauses>,
 }
@@ -79,6 +86,8 @@ impl<S: Server> Desk<S> {
         if !self.look && self.worked.is_none() && self.urgent.is_empty() && self.waiting.is_empty() {
             return Ok(());
         }
+        // What is on its way now may be missing in what is read.
+        let is_overtaking = self.has_under_way();
         let view = match self.look || self.worked.is_some() {
             true => Some(View::read(&self.kind, &self.keys).await?),
             false => None,
@@ -96,7 +105,7 @@ impl<S: Server> Desk<S> {
                 self.start_effects();
             }
         }
-        let Some(plan) = self.plan(view).await? else { return Ok(()) };
+        let Some(plan) = self.plan(view, is_overtaking).await? else { return Ok(()) };
         self.carry_out(plan).await
     }
 
@@ -209,7 +218,7 @@ impl<S: Server> Desk<S> {
             memory.state.keep();
         }
         let done = run.came.len();
-        let all = !plan.behind && done == plan.items.len();
+        let all = !plan.behind && !plan.more_urgent && done == plan.items.len();
         self.give_back(plan.items.split_off(done));
         if plan.looked {
             self.look = !all;
@@ -318,9 +327,16 @@ impl<S: Server> Desk<S> {
             for (at, key) in some.iter().enumerate() {
                 let Some(found) = found.key(at + 1) else { continue };
                 let (until, answer) = once::read(&self.keys.once(key), &found.value)?;
-                if until > now {
-                    known.insert((*key).clone(), answer);
+                if until <= now {
+                    continue;
                 }
+                let answer = match answer {
+                    Answer::Here(body) => Some(body),
+                    Answer::InPieces { number, .. } | Answer::Later(number) => {
+                        pieces(&**store, &self.keys.pieces(number)).await?
+                    }
+                };
+                known.insert((*key).clone(), answer);
             }
         }
         Ok(Some(known))
@@ -342,8 +358,7 @@ impl<S: Server> Desk<S> {
                 room: &self.kind.room,
                 id: &self.id,
                 known,
-                bytes_max: self.limits.commit_bytes / 2,
-                operations_max: self.limits.commit_operations / 2,
+                limits: &self.limits,
             };
             match runner.run(memory.state.get_mut(), &mut plan.items) {
                 Ok(run) => break run,

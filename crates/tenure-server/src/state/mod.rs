@@ -99,3 +99,16 @@ pub use saver::Saver;
 pub use stored::Stored;
 pub use tenure_server_derive::State;
 pub use whole::Whole;
+
+/// A field of a state as it is stored under its [key](crate::ServerRef::field_key), if it is short enough to be in one piece: for those who watch it without
+/// a part in the server.
+///
+/// # Errors
+/// [`StateError::Corrupt`] when it is something else.
+pub fn read_field<T: serde::de::DeserializeOwned>(
+    key: &tenure_store::Key,
+    value: &tenure_store::Bytes,
+) -> Result<T, StateError> {
+    let found = chunks::join(key, &[(key.clone(), value.clone())])?;
+    codec::decode(&found.map(|found| found.body).unwrap_or_default(), key)
+}

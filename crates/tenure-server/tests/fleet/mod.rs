@@ -241,9 +241,24 @@ pub(crate) enum Say {
     Large(usize),
     /// Changes so many notes.
     Notes(u64),
+    /// At first, replaces all notes and fails, with the way to the store cut; then writes it down.
+    Tear(String),
+    /// The same with the deletion of the server.
+    DeleteCut,
+    /// Holds this call, and is answered by another journal, which is sent the address.
+    Entrust(String),
+    /// Answers for another.
+    Answer(ReplyTo<Vec<String>>, usize),
 }
 
 impl Journal {
+    /// Cuts the way to the store.
+    fn cut(&self) {
+        if let Some((_, link)) = &*self.0.fuse.lock() {
+            link.cut();
+        }
+    }
+
     fn say(
         &self,
         pages: &mut Pages,
@@ -314,6 +329,30 @@ impl Journal {
             }
             Say::Stop => context.stop("it was asked to"),
             Say::Delete => context.delete(),
+            Say::Tear(word) => {
+                if self.0.ran() == 1 {
+                    pages.notes = Map::default();
+                    self.cut();
+                    return Err(Failure::new("torn"));
+                }
+                pages.said.push(word.clone());
+            }
+            Say::DeleteCut => {
+                if self.0.ran() == 1 {
+                    self.cut();
+                }
+                context.delete();
+            }
+            Say::Entrust(to) => {
+                if let Some(waiting) = context.reply_to() {
+                    context.cast::<Self>(to, &Say::Answer(waiting, 300_000))?;
+                }
+                return Ok(None);
+            }
+            Say::Answer(waiting, bytes) => {
+                context.reply(waiting, &vec!["x".repeat(*bytes)])?;
+                context.reply(waiting, &vec!["a second answer".to_owned()])?;
+            }
             Say::Note(note, value) => {
                 pages.notes.insert(note.clone(), *value);
             }

@@ -1,6 +1,9 @@
 //! 11, 12: what is kept, and for how long.
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use tenure_server::{CallOptions, ServerError};
 use tenure_store::{Limited, Limits, MemoryStore};
@@ -115,7 +118,7 @@ async fn furnish(
     fleet: &Fleet,
     a: &Seat,
     client: &Seat,
-) -> tokio::task::JoinHandle<Result<Vec<String>, ServerError>> {
+) -> (tokio::task::JoinHandle<Result<Vec<String>, ServerError>>, Arc<World>) {
     let world =
         a.serve(World { effects_failing: std::sync::atomic::AtomicU64::new(u64::MAX), ..World::waiting() });
     let journal = client.journal("j");
@@ -134,18 +137,27 @@ async fn furnish(
     };
     crate::fleet::until(&fleet.env, || async { world.works() == 1 }).await;
     journal.cast(word(&"x".repeat(400_000))).await.unwrap();
-    return locking;
+    return (locking, world);
 
     async fn until(fleet: &Fleet, journal: &tenure_server::ServerRef<Journal>, died: u64) {
         crate::fleet::until(&fleet.env, || async { status(journal).await.died == died }).await;
     }
 }
 
+/// Of a server that was deleted there is an effect that is not done, and nothing when it is.
+async fn outlive(fleet: &Fleet, world: &World) {
+    let rest = left(fleet, "j").await;
+    assert!(rest.len() == 2 && rest[0].contains("work") && rest[1] == "list effect", "{rest:?}");
+    world.effects_failing.store(0, Ordering::SeqCst);
+    fleet.env.sleep(Duration::from_secs(45)).await;
+    assert_eq!(left(fleet, "j").await, words(&[]));
+}
+
 #[tokio::test(start_paused = true)]
 async fn w12_a_deleted_server_leaves_nothing_and_comes_back_fresh() {
     let fleet = Fleet::over(Limited::new(MemoryStore::new(), Limits::PORTABLE));
     let (a, client) = (fleet.join("a").await, fleet.join("client").await);
-    let locking = furnish(&fleet, &a, &client).await;
+    let (locking, world) = furnish(&fleet, &a, &client).await;
     let journal = client.journal("j");
     let before = left(&fleet, "j").await;
     for word in
@@ -158,7 +170,7 @@ async fn w12_a_deleted_server_leaves_nothing_and_comes_back_fresh() {
     let told = locking.await.unwrap();
     assert!(matches!(told, Err(ServerError::Deleted(_))), "{told:?}");
     fleet.env.sleep(Duration::from_secs(5)).await;
-    assert_eq!(left(&fleet, "j").await, words(&[]));
+    outlive(&fleet, &world).await;
     assert!(!journal.delete().await.unwrap(), "there is nothing any more");
     assert_eq!(journal.status().await.unwrap(), None);
     assert_eq!(journal.call(word("new")).await.unwrap(), words(&["new"]));
@@ -171,13 +183,13 @@ async fn w12_a_deleted_server_leaves_nothing_and_comes_back_fresh() {
 async fn w12_a_server_that_deletes_itself_leaves_nothing() {
     let fleet = Fleet::new();
     let (a, client) = (fleet.join("a").await, fleet.join("client").await);
-    let locking = furnish(&fleet, &a, &client).await;
+    let (locking, world) = furnish(&fleet, &a, &client).await;
     let journal = client.journal("j");
     let answer = journal.priority_call(Say::Delete, CallOptions::default()).await.unwrap();
     assert_eq!(answer, words(&["old", "lock x"]));
     let _ = locking.await.unwrap().unwrap_err();
     fleet.env.sleep(Duration::from_secs(5)).await;
-    assert_eq!(left(&fleet, "j").await, words(&[]));
+    outlive(&fleet, &world).await;
     assert_eq!(journal.call(word("new")).await.unwrap(), words(&["new"]));
     assert!(!is_locked(&journal).await);
 }

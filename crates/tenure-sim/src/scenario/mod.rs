@@ -4,6 +4,7 @@ mod bank;
 mod elections;
 mod followers;
 mod lanes;
+mod registry;
 mod servers;
 mod suspension;
 
@@ -17,6 +18,7 @@ pub use bank::bank;
 pub use elections::{Elected, elections};
 pub use followers::{Following, followers};
 pub use lanes::{Runner, Told, lanes};
+pub use registry::{Named, registry};
 pub use servers::{Served, servers};
 pub use suspension::suspension;
 

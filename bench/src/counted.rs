@@ -1,4 +1,4 @@
-//! [`Counted`]: a store that counts what is asked of it for the sake of servers.
+//! [`Counted`]: a store that counts what is asked of it for the sake of what is measured.
 
 use std::{
     fmt,
@@ -22,13 +22,15 @@ const KEEPING_READ: usize = 4;
 
 /// What was asked of a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Counts {
-    pub(crate) commits: u64,
-    pub(crate) reads: u64,
+pub struct Counts {
+    /// Commits.
+    pub commits: u64,
+    /// Reads, each of one round trip.
+    pub reads: u64,
     /// Parts of states that were written.
-    pub(crate) parts: u64,
+    pub parts: u64,
     /// Bytes of keys and values that were written.
-    pub(crate) bytes: u64,
+    pub bytes: u64,
 }
 
 impl Sub for Counts {
@@ -59,7 +61,7 @@ impl Add for Counts {
 
 /// A store that counts.
 #[derive(Debug)]
-pub(crate) struct Counted {
+pub struct Counted {
     inner: Arc<dyn Store>,
     /// What begins with one of these is not counted.
     keeping: Vec<Key>,
@@ -71,7 +73,9 @@ pub(crate) struct Counted {
 }
 
 impl Counted {
-    pub(crate) fn new(inner: Arc<dyn Store>, cluster: &Name) -> Self {
+    /// Counts what is asked of this store, but for what keeps the sessions of this cluster.
+    #[must_use]
+    pub fn new(inner: Arc<dyn Store>, cluster: &Name) -> Self {
         let keys = Keys::new(cluster);
         let area = |word: &str| keys.area(word).key();
         Self {
@@ -86,7 +90,8 @@ impl Counted {
     }
 
     /// All that was counted so far.
-    pub(crate) fn counts(&self) -> Counts {
+    #[must_use]
+    pub fn counts(&self) -> Counts {
         Counts {
             commits: self.commits.load(Ordering::Relaxed),
             reads: self.reads.load(Ordering::Relaxed),

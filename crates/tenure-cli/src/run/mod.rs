@@ -1,0 +1,395 @@
+//! `tenure run NAME -- COMMAND`: a command that runs on one node at a time.
+//!
+//! Three processes: this one holds the leadership; the [guardian] starts the command and ends it in time, whatever becomes of this one; the command itself, which is
+//! a process group. What this one promises, it promises through the guardian, and does itself when the guardian is dead.
+
+pub(crate) mod guardian;
+pub(crate) mod launch;
+
+mod events;
+mod guard;
+mod kin;
+mod options;
+mod signals;
+mod testament;
+mod wire;
+
+use std::{io, time::Duration};
+
+use anyhow::Context as _;
+use tenure::{
+    cluster::{Cluster, Settings},
+    store::{Env, Moment, Name, StoreError},
+};
+use tenure_singleton::{ElectionOracle, Oracle, Policy, Restart, Seat, Terms, Told};
+
+pub(crate) use options::RunOptions;
+
+use self::{
+    events::{Event, Events},
+    guard::Guard,
+    signals::{Arrived, Signals},
+    wire::{Limits, Order, Report},
+};
+use crate::exit::Exit;
+
+/// How long giving up may take when the store does not answer: then the ttl has to do.
+const RELEASE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Runs a command on the leader, until it is done.
+pub(crate) async fn run(options: RunOptions) -> anyhow::Result<Exit> {
+    let name: Name = options.name.parse().with_context(|| format!("NAME {:?}", options.name))?;
+    for (option, text) in [("--node", &options.node()), ("--cluster", &options.store.cluster)] {
+        text.parse::<Name>().with_context(|| format!("{option} {text:?}"))?;
+    }
+    let policy = options.policy()?;
+    let variables = options.variables();
+    let mut signals = Signals::new().context("can't listen to signals")?;
+    // Before anything else: from here on nothing can happen that it would not notice.
+    let mut guard =
+        Guard::start(&options.command, &variables, policy.grace).context("can't start the guardian")?;
+    let env = Env::system();
+    let (oracle, cluster) = tokio::select! {
+        biased;
+        signal = signals.stop() => return Ok(Exit::signalled(signal)),
+        opened = open(&options, &env, &mut guard) => opened?,
+    };
+    let mut runner = Runner {
+        seat: Seat::new(name, oracle, env.clone()),
+        events: Events::new(&options),
+        guard,
+        env,
+        policy,
+        signals,
+        cluster,
+        options,
+    };
+    let exit = runner.run().await;
+    runner.end().await;
+    exit
+}
+
+/// The oracle, and our part in the cluster if it is one of ours.
+async fn open(
+    options: &RunOptions,
+    env: &Env,
+    guard: &mut Guard,
+) -> anyhow::Result<(Box<dyn Oracle>, Option<Cluster>)> {
+    if let Some(url) = &options.oracle {
+        return Ok((tenure_oracles::open(url, &options.name, &options.node())?, None));
+    }
+    let url = &options.store.store;
+    let mut settings = Settings::new(&options.store.cluster, &options.node())?.with_ttl(options.ttl);
+    // The death of this process proves nothing about the command: the guardian ends the session, when nothing of the command is left.
+    settings.proof_of_death = false;
+    settings.validate()?;
+    let store = tenure::open(url).await.map_err(|error| {
+        let wrong = matches!(error, StoreError::Invalid(_));
+        let exit = if wrong { Exit::Command(crate::WRONG) } else { Exit::Unavailable };
+        anyhow::Error::new(error).context(exit.context("can't open the store"))
+    })?;
+    let cluster = Cluster::join(store, settings)
+        .await
+        .with_context(|| Exit::Unavailable.context("can't join the cluster"))?;
+    guard.tell(&Order::Store(url.clone()))?;
+    tell_session(guard, &cluster)?;
+    let election = cluster.election(&options.name)?;
+    Ok((Box::new(ElectionOracle::new(election, options.priority, env.clone())), Some(cluster)))
+}
+
+fn tell_session(guard: &mut Guard, cluster: &Cluster) -> io::Result<()> {
+    guard.tell(&Order::Session {
+        cluster: cluster.settings().cluster.to_string(),
+        session: cluster.session().id().to_string(),
+    })
+}
+
+struct Runner {
+    seat: Seat,
+    guard: Guard,
+    events: Events,
+    env: Env,
+    policy: Policy,
+    signals: Signals,
+    cluster: Option<Cluster>,
+    options: RunOptions,
+}
+
+/// How a time as the leader ended. Nothing of the command is left.
+enum Ended {
+    /// The command ended by itself.
+    Exited(u8),
+    /// It was not started.
+    NotStarted(String),
+    /// Leadership was lost, or nearly.
+    Lost,
+    /// Somebody asked us to end, by this signal; the command ended with this code.
+    Stopped(u8),
+    /// The guardian is gone.
+    Unguarded(io::Error),
+}
+
+impl Runner {
+    async fn run(&mut self) -> anyhow::Result<Exit> {
+        let mut failures = 0;
+        loop {
+            let terms = match self.wait().await? {
+                Ok(terms) => terms,
+                Err(exit) => return Ok(exit),
+            };
+            self.events.tell(&Event::Leading { term: terms.term() });
+            let began = self.env.now();
+            let ended = self.lead(&terms).await;
+            let again = match ended {
+                Ended::Exited(code) => {
+                    self.events.tell(&Event::Exited { code });
+                    let failed = code != 0;
+                    let restart = match self.policy.restart {
+                        Restart::Always => true,
+                        Restart::OnFailure => failed,
+                        Restart::Never => false,
+                    };
+                    if !restart {
+                        return Ok(Exit::Command(code));
+                    }
+                    if self.env.now() - began >= self.policy.steady {
+                        failures = 0;
+                    }
+                    true
+                }
+                Ended::NotStarted(why) => {
+                    self.events.tell(&Event::NotStarted { why });
+                    true
+                }
+                Ended::Lost => {
+                    self.events.tell(&Event::Lost);
+                    if self.policy.restart == Restart::Never {
+                        return Ok(Exit::Lost);
+                    }
+                    failures = 0;
+                    false
+                }
+                Ended::Stopped(code) => return Ok(Exit::Command(code)),
+                Ended::Unguarded(error) => return Err(unguarded(error)),
+            };
+            if again {
+                failures += 1;
+            }
+            // Others get their chance, and a command that fails at once does not become a loop.
+            self.release().await;
+            if again && let Some(exit) = self.pause(self.policy.pause(failures)).await {
+                return Ok(exit);
+            }
+        }
+    }
+
+    /// Waits until we lead, for as long as the options allow.
+    async fn wait(&mut self) -> anyhow::Result<Result<Terms, Exit>> {
+        let limit = self.options.patience();
+        let Self { seat, events, signals, env, guard, .. } = self;
+        events.tell(&Event::Waiting);
+        let late = async {
+            match limit {
+                Some(limit) => env.sleep(limit).await,
+                None => std::future::pending().await,
+            }
+        };
+        let mut told = Waiting(events);
+        let outcome = tokio::select! {
+            biased;
+            terms = seat.win(&mut told) => Ok(terms),
+            () = late => Err(Exit::NotLeading),
+            signal = signals.stop() => Err(Exit::signalled(signal)),
+            // Others can lead, and have one.
+            error = guard.lost() => return Err(unguarded(error)),
+        };
+        Ok(outcome)
+    }
+
+    /// Waits before the next try.
+    async fn pause(&mut self, time: Duration) -> Option<Exit> {
+        tokio::select! {
+            biased;
+            signal = self.signals.stop() => Some(Exit::signalled(signal)),
+            () = self.env.sleep(time) => None,
+        }
+    }
+
+    /// Runs the command once. When this returns, nothing of it is left.
+    async fn lead(&mut self, terms: &Terms) -> Ended {
+        match self.supervise(terms).await {
+            Ok(ended) => ended,
+            Err(error) => {
+                self.guard.kill(&self.env).await;
+                Ended::Unguarded(error)
+            }
+        }
+    }
+
+    async fn supervise(&mut self, terms: &Terms) -> io::Result<Ended> {
+        let Self { seat, guard, events, env, policy, signals, cluster, .. } = self;
+        let grace = policy.grace;
+        if let Some(cluster) = cluster {
+            // It may be another one than at the last start.
+            tell_session(guard, cluster)?;
+        }
+        // The clock first: this process may be stopped between the two.
+        let (now, left) = (env.now(), terms.remaining());
+        let until = (left != Duration::MAX).then(|| now.after(left));
+        guard.tell(&Order::Until(limits(until, grace)))?;
+        guard.tell(&Order::Start { term: terms.term() })?;
+        let mut course = Course { until, start_by: Some(now.after(START_PATIENCE)), ..Course::default() };
+        let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+        let mut relay = Relay(tell);
+        let mut keep = std::pin::pin!(seat.keep(&mut relay));
+        loop {
+            tokio::select! {
+                biased;
+                report = guard.report() => {
+                    course.doubted = false;
+                    match report? {
+                        Report::Started(id) => {
+                            course.start_by = None;
+                            events.tell(&Event::Started { id });
+                        }
+                        Report::NotStarted(why) => return Ok(Ended::NotStarted(why)),
+                        Report::Fading => course.lost = true,
+                        Report::Exited(code) => course.code = code,
+                        Report::Gone => return Ok(course.ended()),
+                    }
+                }
+                () = &mut keep, if !course.over => {
+                    (course.over, course.lost) = (true, true);
+                    events.tell(&Event::Stopping);
+                    guard.tell(&Order::Stop { signal: nix::libc::SIGTERM, grace: Duration::ZERO })?;
+                    course.stop_by = Some(env.now());
+                }
+                Some(until) = told.recv() => {
+                    course.until = until;
+                    guard.tell(&Order::Until(limits(until, grace)))?;
+                }
+                arrived = signals.next() => match arrived {
+                    Arrived::Stop(signal) => {
+                        course.stopped = true;
+                        events.tell(&Event::Stopping);
+                        guard.tell(&Order::Stop { signal, grace })?;
+                        course.stop_by = Some(env.now().after(grace));
+                    }
+                    Arrived::Other(signal) => guard.tell(&Order::Signal(signal))?,
+                },
+                () = sleep_until(env, course.overdue(grace)) => {
+                    if course.doubted {
+                        return Err(io::Error::other("the guardian did not do its work in time"));
+                    }
+                    // If this process was stopped, there are reports that it has not seen yet: the runtime looks for them now.
+                    course.doubted = true;
+                    tokio::task::yield_now().await;
+                }
+            }
+        }
+    }
+
+    async fn release(&mut self) {
+        match self.seat.release(None, RELEASE_PATIENCE).await {
+            Ok(false) => {}
+            Ok(true) => self.events.tell(&Event::Released),
+            Err(reason) => self.events.tell(&Event::Unknown { reason }),
+        }
+    }
+
+    /// Gives everything up. Nothing of the command is left.
+    async fn end(mut self) {
+        self.release().await;
+        if let Some(cluster) = &self.cluster {
+            // If the store does not answer, the ttl has to do.
+            let _ = self.env.timeout(RELEASE_PATIENCE, cluster.leave()).await;
+        }
+        self.guard.dismiss();
+    }
+}
+
+fn unguarded(error: io::Error) -> anyhow::Error {
+    anyhow::Error::new(error).context(Exit::Unguarded.context("the guardian is gone"))
+}
+
+fn limits(until: Option<Moment>, grace: Duration) -> Limits {
+    until.map_or(Limits::NEVER, |until| Limits::before(until, grace))
+}
+
+async fn sleep_until(env: &Env, moment: Option<Moment>) {
+    let Some(moment) = moment else { return std::future::pending().await };
+    loop {
+        let left = moment - env.now();
+        if left.is_zero() {
+            return;
+        }
+        env.sleep(left.min(Duration::from_secs(1))).await;
+    }
+}
+
+/// What became of the command so far.
+#[derive(Default)]
+struct Course {
+    /// When the leadership ends, as far as is known.
+    until: Option<Moment>,
+    /// Whether it has ended.
+    over: bool,
+    /// Whether the command was ended because of that, or because it was near.
+    lost: bool,
+    /// Whether somebody asked us to end.
+    stopped: bool,
+    /// When the command must have been started; nothing, once it was.
+    start_by: Option<Moment>,
+    /// When it must have ended, since it was asked to.
+    stop_by: Option<Moment>,
+    /// Whether the guardian has not reported in time what it must have done.
+    doubted: bool,
+    code: u8,
+}
+
+impl Course {
+    /// When the guardian has failed: it should have killed everything a moment before.
+    fn overdue(&self, grace: Duration) -> Option<Moment> {
+        let late = self.stop_by.map(|at| at.after(WATCHDOG_TIME));
+        let before = (grace / 10).min(WATCHDOG_TIME);
+        let last = self.until.map(|until| Moment::ZERO.after(until.since_start().saturating_sub(before)));
+        [self.start_by, late, last].into_iter().flatten().min()
+    }
+
+    fn ended(&self) -> Ended {
+        match self {
+            Self { stopped: true, code, .. } => Ended::Stopped(*code),
+            Self { lost: true, .. } => Ended::Lost,
+            Self { code, .. } => Ended::Exited(*code),
+        }
+    }
+}
+
+/// How long after the guardian should have acted, or how long before the leadership ends, this process acts itself.
+const WATCHDOG_TIME: Duration = Duration::from_millis(100);
+
+/// How long the start of a process may take: far longer than it does.
+const START_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Passes on how long the leadership lasts.
+struct Relay(tokio::sync::mpsc::UnboundedSender<Option<Moment>>);
+
+impl Told for Relay {
+    fn extended(&mut self, until: Option<Moment>) {
+        // Whoever listened has ended.
+        let _ = self.0.send(until);
+    }
+}
+
+/// Tells of what is waited for.
+struct Waiting<'a>(&'a Events);
+
+impl Told for Waiting<'_> {
+    fn denied(&mut self, holder: Option<String>) {
+        self.0.tell(&Event::Denied { holder });
+    }
+
+    fn unknown(&mut self, reason: String) {
+        self.0.tell(&Event::Unknown { reason });
+    }
+}

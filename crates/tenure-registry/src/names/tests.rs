@@ -1,0 +1,208 @@
+//! Names, lists and subscriptions against a model.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use proptest::prelude::*;
+
+use super::*;
+use crate::{Event, Metadata, Subscription};
+
+const NAMES: [&str; 6] = ["a", "a/1", "a/2", "b", "b/1", "c"];
+
+fn owner(number: u8) -> Owner {
+    Owner {
+        node: format!("n{number}").parse().unwrap(),
+        session: SessionId::from_bytes([number; SessionId::BYTES]),
+    }
+}
+
+fn metadata(zone: u8, data: u8) -> Metadata {
+    let metadata = Metadata::new().data(Bytes::from(vec![data]));
+    match zone {
+        0 => metadata,
+        zone => metadata.label("zone", format!("z{}", zone % 3)).label("all", "yes"),
+    }
+}
+
+fn queries() -> Vec<Query> {
+    vec![
+        Query::all(),
+        Query::all().named("a/"),
+        Query::all().label("zone", "z1"),
+        Query::all().label_prefix("zone", "z"),
+        Query::all().label_prefix("zone", "").label("all", "yes").named("b"),
+        Query::all().label("nothing", "x"),
+    ]
+}
+
+type Model = BTreeMap<String, (u8, u64, Metadata)>;
+
+/// One change, and what it makes of the model.
+fn change(model: &mut Model, step: (u8, usize, u8, u8, u8), number: u64) -> (Owner, Change) {
+    let (sort, name, who, zone, data) = step;
+    let name = NAMES[name];
+    let held = model.get(name).cloned();
+    let parsed = name.parse().unwrap();
+    match (sort, held) {
+        (0 | 1, None) => {
+            model.insert(name.into(), (who, number, metadata(zone, data)));
+            (owner(who), Change::Register { name: parsed, number, metadata: metadata(zone, data) })
+        }
+        (0 | 2, Some((who, number, _))) => {
+            model.remove(name);
+            (owner(who), Change::Unregister { name: parsed, number })
+        }
+        (1 | 3, Some((who, number, _))) => {
+            model.insert(name.into(), (who, number, metadata(zone, data)));
+            (owner(who), Change::Describe { name: parsed, number, metadata: metadata(zone, data) })
+        }
+        (4, _) => {
+            model.retain(|_, (holder, ..)| *holder != who);
+            (owner(who), Change::Ended)
+        }
+        // Those that are too late change nothing.
+        (2, None) => (owner(who), Change::Unregister { name: parsed, number }),
+        (_, _) => (owner(who), Change::Describe { name: parsed, number: 0, metadata: metadata(zone, data) }),
+    }
+}
+
+fn seen(model: &Model, query: &Query) -> BTreeMap<String, (u64, Metadata)> {
+    let entry = |name: &str, (who, number, metadata): &(u8, u64, Metadata)| Entry {
+        name: name.into(),
+        owner: Arc::new(owner(*who)),
+        number: *number,
+        metadata: metadata.clone(),
+        since_ms: 0,
+        epoch: 0,
+        position: 0,
+    };
+    let meant = model.iter().filter(|(name, held)| query.matches(&entry(name, held)));
+    meant.map(|(name, (_, number, metadata))| (name.clone(), (*number, metadata.clone()))).collect()
+}
+
+/// What somebody knows who hears every event.
+#[derive(Default)]
+struct Heard {
+    entries: BTreeMap<String, (u64, Metadata)>,
+    position: u64,
+}
+
+impl Heard {
+    fn hear(&mut self, event: Event, first: bool) -> Result<(), TestCaseError> {
+        let kept = |entry: &Entry| (entry.number, entry.metadata.clone());
+        let at = match event {
+            Event::Snapshot { entries, position } => {
+                prop_assert!(first, "one snapshot is enough");
+                self.entries = entries.iter().map(|one| (one.name().to_owned(), kept(one))).collect();
+                position
+            }
+            Event::Joined { entry, position } => {
+                let before = self.entries.insert(entry.name().to_owned(), kept(&entry));
+                prop_assert!(before.is_none(), "it was there");
+                position
+            }
+            Event::Changed { entry, position } => {
+                prop_assert!(self.entries.insert(entry.name().to_owned(), kept(&entry)).is_some());
+                position
+            }
+            Event::Left { entry, position } => {
+                prop_assert!(self.entries.remove(entry.name()).is_some(), "it was not there");
+                position
+            }
+        };
+        prop_assert!(at >= self.position, "in order");
+        self.position = at;
+        Ok(())
+    }
+}
+
+proptest! {
+    #[test]
+    fn whatever_happens_lists_and_subscriptions_tell_what_is_there(
+        batches in prop::collection::vec(
+            prop::collection::vec((0..5_u8, 0..NAMES.len(), 1..4_u8, 0..4_u8, any::<u8>()), 0..6), 1..30),
+        starts in prop::collection::vec(0..30_usize, 6),
+        replaced in prop::collection::vec(any::<prop::sample::Index>(), 3),
+    ) {
+        let (names, mut model) = (Arc::new(Names::default()), Model::new());
+        let others = Names::default();
+        let replaced: BTreeSet<usize> = replaced.iter().map(|at| at.index(batches.len())).collect();
+        let mut heard: Vec<(Query, Option<(Subscription, Heard)>)> =
+            queries().into_iter().map(|query| (query, None)).collect();
+        let mut number = 0;
+        for (at, steps) in batches.iter().enumerate() {
+            for (place, start) in starts.iter().enumerate() {
+                if at == *start {
+                    let mut subscription = Subscription::new(Arc::clone(&names), heard[place].0.clone());
+                    let mut first = Heard::default();
+                    first.hear(subscription.try_next().unwrap(), true)?;
+                    heard[place].1 = Some((subscription, first));
+                }
+            }
+            let position = at as u64 + 1;
+            let mut batch = Batch { epoch: 1, ..Batch::default() };
+            for step in steps {
+                number += 1;
+                let (owner, change) = change(&mut model, *step, number);
+                batch.add(&owner, change);
+            }
+            others.apply(position, &batch);
+            if replaced.contains(&at) {
+                // As if it had been read from the store.
+                let entries = others.state.read().ordered.clone();
+                names.replace(position, 1, entries);
+            } else {
+                prop_assert!(matches!(names.apply(position, &batch), Step::Applied(_)));
+            }
+            prop_assert_eq!(names.apply(position, &batch), Step::Known);
+            prop_assert_eq!(names.apply(position + 2, &batch), Step::Gap);
+            for (query, listening) in &mut heard {
+                let expected = seen(&model, query);
+                let (listed, _) = names.list(query, None, 100);
+                let listed: BTreeMap<String, (u64, Metadata)> =
+                    listed.iter().map(|one| (one.name().to_owned(), (one.number, one.metadata.clone()))).collect();
+                prop_assert_eq!(&listed, &expected);
+                if let Some((subscription, heard)) = listening {
+                    while let Some(event) = subscription.try_next() {
+                        heard.hear(event, false)?;
+                    }
+                    prop_assert_eq!(&heard.entries, &expected);
+                }
+            }
+        }
+        let state = names.state.read();
+        prop_assert_eq!(state.ordered.len(), names.table.pin().len());
+        let weight: usize = state.ordered.values().map(|entry| entry.weight()).sum();
+        prop_assert_eq!(state.bytes, weight);
+        let owned: usize = state.owners.values().map(|held| held.names.len()).sum();
+        prop_assert_eq!(owned, state.ordered.len());
+        prop_assert!(state.owners.values().all(|held| !held.names.is_empty()));
+        let labelled: usize = state.ordered.values().map(|entry| entry.metadata.labels.len()).sum();
+        prop_assert_eq!(state.labels.values().map(BTreeSet::len).sum::<usize>(), labelled);
+    }
+}
+
+#[test]
+fn pages_of_a_list_begin_behind_the_one_before() {
+    let names = Names::default();
+    let mut batch = Batch::default();
+    for (number, name) in NAMES.into_iter().enumerate() {
+        let name = name.parse().unwrap();
+        batch.add(&owner(1), Change::Register { name, number: number as u64, metadata: metadata(1, 0) });
+    }
+    names.apply(1, &batch);
+    for query in [Query::all(), Query::all().label("zone", "z1"), Query::all().label_prefix("zone", "")] {
+        let listed = |after: Option<&str>, limit| -> Vec<String> {
+            names.list(&query, after, limit).0.iter().map(|entry| entry.name().to_owned()).collect()
+        };
+        assert_eq!(listed(None, 2), ["a", "a/1"]);
+        assert_eq!(listed(Some("a/1"), 2), ["a/2", "b"]);
+        assert_eq!(listed(Some("a/15"), 1), ["a/2"], "behind a name that nobody has");
+        assert_eq!(listed(Some("c"), 2), Vec::<String>::new());
+        let within = query.clone().named("a/");
+        let (found, _) = names.list(&within, Some("a"), 9);
+        assert_eq!(found.len(), 2, "what is before the prefix is before all of it");
+        assert_eq!(names.list(&within, Some("b"), 9).0.len(), 0);
+    }
+}

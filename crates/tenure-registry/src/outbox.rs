@@ -1,0 +1,376 @@
+//! [`Outbox`]: brings requests of this node to whoever leads, until they are answered.
+//!
+//! | the leader is | a request goes |
+//! | --- | --- |
+//! | this node | straight to it |
+//! | another that can be reached | by a link, together with all others that wait |
+//! | another that can't, or this node has no links | through the store: into the registry's post; the answer comes into the session's belongings |
+//! | unknown | nowhere, until there is one |
+//!
+//! A request that was sent and not answered is sent again when another leads, and after a while. Requests may be repeated: a registration is known by its owner and
+//! number, so that it happens once.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use tenure_store::{
+    Check, Commit, CommitError, Moment, Part, Read, Store as _, StoreError, Tuple, Watch, record::Decoder,
+};
+use tokio::sync::{Notify, oneshot};
+
+use crate::{
+    Owner,
+    batch::Change,
+    member::{Member, Numbers},
+    message::{Answer, Message},
+    order::{Order, Source},
+    wire::Undelivered,
+};
+
+/// After how long without an answer a request is sent again.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// After a failure.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// After how many failures in a row a leader counts as out of reach.
+const FAILURES_MAX: u32 = 3;
+
+/// How long the store is used then, before links are tried again.
+const DETOUR: Duration = Duration::from_secs(5);
+
+/// How many requests go into one commit.
+const POSTED_MAX: usize = 32;
+
+const FORMAT: u8 = 1;
+
+/// The requests of this node that wait for an answer.
+#[derive(Debug)]
+pub(crate) struct Outbox {
+    numbers: Numbers,
+    state: Mutex<State>,
+    told: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    pending: BTreeMap<u64, Pending>,
+    /// Those that are to be sent, in order.
+    unsent: VecDeque<u64>,
+    closed: bool,
+}
+
+#[derive(Debug)]
+struct Pending {
+    owner: Owner,
+    change: Change,
+    /// Who waits, if anybody does.
+    waiter: Option<oneshot::Sender<Answer>>,
+    /// When it was last sent.
+    sent: Option<Moment>,
+    /// Whether it was sent at all: then it may have happened.
+    tried: bool,
+}
+
+impl Outbox {
+    pub(crate) fn new(numbers: Numbers) -> Self {
+        Self { numbers, state: Mutex::default(), told: Notify::new() }
+    }
+
+    /// How many wait.
+    pub(crate) fn len(&self) -> usize {
+        self.state.lock().pending.len()
+    }
+
+    /// Takes a request in the name of a session of this node. Its number is returned; `None` if nothing is taken any more, or the session is no more.
+    pub(crate) fn submit(
+        &self,
+        member: &Arc<Member>,
+        owner: Owner,
+        change: Change,
+        waiter: Option<oneshot::Sender<Answer>>,
+    ) -> Option<u64> {
+        if owner != member.me() {
+            return None;
+        }
+        let reign = member.reign.lock().clone().filter(|reign| !reign.has_ended());
+        let mut state = self.state.lock();
+        if state.closed {
+            return None;
+        }
+        let request = self.numbers.next();
+        let mut pending = Pending { owner, change, waiter, sent: None, tried: false };
+        let straight =
+            state.unsent.is_empty() && reign.is_some_and(|reign| reign.offer(pending.order(request)));
+        if straight {
+            (pending.sent, pending.tried) = (Some(member.ground.env().now()), true);
+        } else {
+            state.unsent.push_back(request);
+            self.told.notify_one();
+        }
+        state.pending.insert(request, pending);
+        Some(request)
+    }
+
+    /// Gives a request up. Returns whether it may have happened.
+    pub(crate) fn give_up(&self, request: u64) -> bool {
+        self.state.lock().pending.remove(&request).is_none_or(|pending| pending.tried)
+    }
+
+    /// An answer has come.
+    pub(crate) fn answered(&self, member: &Arc<Member>, request: u64, answer: Answer) {
+        let mut state = self.state.lock();
+        if answer == Answer::NotLeader {
+            if let Some(pending) = state.pending.get_mut(&request)
+                && pending.sent.take().is_some()
+            {
+                // Not at once: who leads may not be known there yet, or here.
+                let (asking, env) = (Arc::clone(member), member.ground.env().clone());
+                env.spawn(async move {
+                    asking.ground.env().sleep(PAUSE).await;
+                    asking.outbox.send_again(request);
+                });
+            }
+            return;
+        }
+        if let Some(pending) = state.pending.remove(&request)
+            && let Some(waiter) = pending.waiter
+        {
+            // Whoever asked may have given up.
+            let _ = waiter.send(answer);
+        }
+    }
+
+    fn send_again(&self, request: u64) {
+        let mut state = self.state.lock();
+        if state.pending.contains_key(&request) && !state.unsent.contains(&request) {
+            // In order: what was asked for later may rest on it.
+            let place = state.unsent.partition_point(|unsent| *unsent < request);
+            state.unsent.insert(place, request);
+            self.told.notify_one();
+        }
+    }
+
+    /// Takes nothing any more. Those who wait are told.
+    pub(crate) fn close(&self) {
+        let mut state = self.state.lock();
+        state.closed = true;
+        state.pending.clear();
+        state.unsent.clear();
+    }
+}
+
+impl Pending {
+    fn order(&self, request: u64) -> Order {
+        Order { source: Source::Here, request, owner: self.owner.clone(), change: self.change.clone() }
+    }
+}
+
+impl State {
+    /// Has all sent again that were sent so long ago, in order, and drops those of sessions that are no more.
+    fn renew(&mut self, me: &Owner, now: Moment, ago: Duration) {
+        self.pending.retain(|_, pending| pending.owner == *me);
+        let unanswered =
+            self.pending.iter().filter(|(_, pending)| pending.sent.is_some_and(|sent| now - sent >= ago));
+        let mut again: Vec<u64> = unanswered.map(|(request, _)| *request).collect();
+        again.extend(&self.unsent);
+        again.sort_unstable();
+        again.dedup();
+        self.unsent = again.into();
+    }
+
+    /// The next ones to be sent.
+    fn take(&mut self, bytes_max: usize, most: usize, now: Moment) -> Vec<(u64, Owner, Change)> {
+        let (mut taken, mut bytes) = (Vec::new(), 0);
+        while let Some(request) = self.unsent.front().copied() {
+            let Some(pending) = self.pending.get_mut(&request) else {
+                self.unsent.pop_front();
+                continue;
+            };
+            bytes += pending.change.weight() + 16;
+            if !taken.is_empty() && (bytes > bytes_max || taken.len() >= most) {
+                break;
+            }
+            (pending.sent, pending.tried) = (Some(now), true);
+            taken.push((request, pending.owner.clone(), pending.change.clone()));
+            self.unsent.pop_front();
+        }
+        taken
+    }
+
+    /// They were not sent, for sure or maybe.
+    fn put_back(&mut self, requests: impl DoubleEndedIterator<Item = u64>) {
+        for request in requests.rev() {
+            if let Some(pending) = self.pending.get_mut(&request) {
+                pending.sent = None;
+                self.unsent.push_front(request);
+            }
+        }
+    }
+}
+
+/// Runs until its task is ended.
+pub(crate) async fn run(member: Arc<Member>) {
+    let env = member.ground.env().clone();
+    let mut seen = member.seen.subscribe();
+    let mut carrier =
+        Carrier { member: Arc::clone(&member), failures: 0, detour: None, answers: None, look: false };
+    let mut me = member.me();
+    loop {
+        if member.me() != me {
+            me = member.me();
+            carrier.answers = None;
+            member.outbox.state.lock().renew(&me, env.now(), Duration::ZERO);
+        }
+        let waits = !member.outbox.state.lock().unsent.is_empty();
+        if waits && !carrier.carry().await {
+            env.sleep(PAUSE).await;
+        }
+        let pending = member.outbox.len() > 0;
+        let unsent = pending && !member.outbox.state.lock().unsent.is_empty();
+        tokio::select! {
+            biased;
+            _ = seen.changed() => {
+                carrier.failures = 0;
+                carrier.detour = None;
+                member.outbox.state.lock().renew(&member.me(), env.now(), Duration::ZERO);
+            }
+            () = carrier.answered() => {}
+            () = member.outbox.told.notified() => {}
+            () = std::future::ready(()), if unsent && member.seen.borrow().leader().is_some() => {}
+            () = env.sleep(AGAIN / 2), if pending => {
+                member.outbox.state.lock().renew(&member.me(), env.now(), AGAIN);
+            }
+        }
+    }
+}
+
+/// What carries requests.
+struct Carrier {
+    member: Arc<Member>,
+    /// How often links have failed in a row.
+    failures: u32,
+    /// Until when the store is used.
+    detour: Option<Moment>,
+    /// Wakes when an answer to a posted request may be there.
+    answers: Option<Watch>,
+    /// Whether it has woken, and nobody has looked since.
+    look: bool,
+}
+
+impl Carrier {
+    /// Sends what waits. Returns whether to go on at once.
+    async fn carry(&mut self) -> bool {
+        let leader = self.member.seen.borrow().leader();
+        let Some(leader) = leader else { return true };
+        let now = self.member.ground.env().now();
+        if leader == self.member.me() {
+            return self.give(now);
+        }
+        self.detour = self.detour.filter(|until| *until > now);
+        match self.member.wire.clone() {
+            Some(wire) if self.detour.is_none() => {
+                let taken =
+                    self.member.outbox.state.lock().take(wire.message_bytes_max() / 2, usize::MAX, now);
+                if taken.is_empty() {
+                    return true;
+                }
+                let numbers: Vec<u64> = taken.iter().map(|(request, ..)| *request).collect();
+                let requests = taken.into_iter().map(|(request, _, change)| (request, change)).collect();
+                let message = Message::Requests(requests).encode();
+                let Err(error) = wire.send(&leader.node, &self.member.topic, message).await else {
+                    self.failures = 0;
+                    return true;
+                };
+                self.member.outbox.state.lock().put_back(numbers.into_iter());
+                self.failures += 1;
+                if matches!(error, Undelivered::Never(_)) || self.failures >= FAILURES_MAX {
+                    self.detour = Some(now.after(DETOUR));
+                }
+                false
+            }
+            _ => self.post(now).await.is_ok(),
+        }
+    }
+
+    /// Gives requests to the leader on this node.
+    fn give(&self, now: Moment) -> bool {
+        let reign = self.member.reign.lock().clone().filter(|reign| !reign.has_ended());
+        let Some(reign) = reign else { return false };
+        let mut state = self.member.outbox.state.lock();
+        for (request, owner, change) in state.take(usize::MAX, usize::MAX, now) {
+            if !reign.offer(Order { source: Source::Here, request, owner, change }) {
+                state.put_back(std::iter::once(request));
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Posts requests, in the store.
+    async fn post(&mut self, now: Moment) -> Result<(), CommitError> {
+        let member = Arc::clone(&self.member);
+        let (keys, store, me) = (&member.log.keys, member.ground.store(), member.me());
+        if self.answers.is_none() {
+            self.answers = Some(store.watch(keys.answers(me.session)));
+        }
+        let bytes_max = store.limits().commit_bytes / 2;
+        let taken = member.outbox.state.lock().take(bytes_max, POSTED_MAX, now);
+        if taken.is_empty() {
+            return Ok(());
+        }
+        let mut commit = Commit::new().check(Check::Present(keys.session(me.session)));
+        for (request, owner, change) in &taken {
+            commit = commit.append(keys.post.clone(), Order::encode(*request, owner, change));
+        }
+        let posted = store.commit(commit).await;
+        if posted.is_err() {
+            member.outbox.state.lock().put_back(taken.iter().map(|(request, ..)| *request));
+        }
+        posted.map(|_| ())
+    }
+
+    /// Returns when answers to posted requests were taken.
+    async fn answered(&mut self) {
+        let Some(answers) = &mut self.answers else { return std::future::pending().await };
+        if !self.look {
+            answers.changed().await;
+            // Remembered: whoever drops this while it reads must not lose the waking.
+            self.look = true;
+        }
+        match self.take_answers().await {
+            Ok(()) => self.look = false,
+            Err(error) => {
+                tracing::debug!(name: "registry.not_read", registry = %self.member.registry, %error, "answers can't be read at present");
+                self.member.ground.env().sleep(PAUSE).await;
+            }
+        }
+    }
+
+    async fn take_answers(&self) -> Result<(), StoreError> {
+        let member = &self.member;
+        let (keys, store) = (&member.log.keys, member.ground.store());
+        let range = keys.answers(member.me().session);
+        let limit = store.limits().commit_operations.min(store.limits().page_items) / 2;
+        let found = store.read(vec![Read::Range { range, limit }]).await?;
+        let mut commit = Commit::new();
+        for item in &found.range(0).items {
+            let answer = Decoder::all(&item.key, &item.value, FORMAT, Answer::decode)?;
+            if let Some(Part::Int(request)) = Tuple::decode(&item.key)?.parts().last()
+                && let Ok(request) = u64::try_from(*request)
+            {
+                member.outbox.answered(member, request, answer);
+            }
+            commit = commit.delete(item.key.clone());
+        }
+        if !commit.writes.is_empty() {
+            // What stays is found again, and goes with the session.
+            let _ = store.commit(commit).await;
+        }
+        Ok(())
+    }
+}

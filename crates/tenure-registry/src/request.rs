@@ -1,0 +1,89 @@
+//! [`request`]: asks whoever leads for a change, and waits for what comes of it.
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use tokio::sync::oneshot;
+
+use crate::{Owner, RegistryError, batch::Change, member::Member, message::Answer};
+
+/// Asks whoever leads for a change, and waits until this node's own names show it.
+pub(crate) async fn request(
+    member: &Arc<Member>,
+    owner: Owner,
+    change: Change,
+    timeout: Duration,
+) -> Result<(), RegistryError> {
+    let (what, name) = match &change {
+        Change::Register { name, .. } => (format!("the registration of {name}"), name.to_string()),
+        Change::Unregister { name, .. } => {
+            (format!("taking back the registration of {name}"), name.to_string())
+        }
+        Change::Describe { name, .. } => (format!("describing {name}"), name.to_string()),
+        Change::Ended | Change::Left { .. } => ("taking back all registrations".to_owned(), "all".to_owned()),
+    };
+    if member.leaving.load(Ordering::SeqCst) && !matches!(change, Change::Left { .. }) {
+        return Err(RegistryError::Left);
+    }
+    let lost = RegistryError::Lost { name: name.clone() };
+    let (told, answer) = oneshot::channel();
+    let Some(number) = member.outbox.submit(member, owner, change, Some(told)) else { return Err(lost) };
+    // Given up when this is dropped, too.
+    let waiting = Waiting { member, number };
+    let answered = member.ground.env().timeout(timeout, async {
+        let answer = answer.await;
+        if let Ok(Answer::Done(position)) = answer {
+            member.names.reach(position).await;
+        }
+        answer
+    });
+    let result = match answered.await {
+        Ok(Ok(Answer::Done(_))) => Ok(()),
+        Ok(Ok(Answer::Taken(by))) => Err(RegistryError::Taken { name, by }),
+        Ok(Ok(Answer::Gone | Answer::Ended)) => Err(lost),
+        Ok(Ok(Answer::NotLeader)) => Err(RegistryError::unavailable(what, "nobody leads")),
+        Ok(Err(_)) => {
+            let why = "the session of this node has ended, or the node has left".into();
+            Err(RegistryError::OutcomeUnknown { what: format!("{what} was done"), why })
+        }
+        Err(_) if waiting.give_up() => Err(RegistryError::OutcomeUnknown {
+            what: format!("{what} was done"),
+            why: format!("no answer came within {timeout:?}"),
+        }),
+        Err(_) => {
+            Err(RegistryError::unavailable(what, format!("nobody who leads was reached within {timeout:?}")))
+        }
+    };
+    let outcome = match &result {
+        Ok(()) => "done",
+        Err(RegistryError::Taken { .. }) => "taken",
+        Err(RegistryError::Lost { .. }) => "lost",
+        Err(RegistryError::Unavailable { .. }) => "unavailable",
+        Err(_) => "unknown",
+    };
+    let registry = member.registry.to_string();
+    metrics::counter!("tenure_registry_requests_total", "registry" => registry, "outcome" => outcome)
+        .increment(1);
+    result
+}
+
+/// A request that is waited for.
+struct Waiting<'a> {
+    member: &'a Arc<Member>,
+    number: u64,
+}
+
+impl Waiting<'_> {
+    /// Gives it up. Returns whether it may have happened.
+    fn give_up(&self) -> bool {
+        self.member.outbox.give_up(self.number)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.give_up();
+    }
+}
