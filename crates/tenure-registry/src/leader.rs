@@ -102,7 +102,7 @@ impl Reign {
         };
         let me = member.me();
         tracing::info!(name: "registry.leads", registry = %member.registry, node = %me.node, epoch, position = member.names.position(), "this node leads the registry");
-        metrics::counter!("tenure_registry_reigns_total", "registry" => member.registry.to_string())
+        metrics::counter!("tenure_registry_reigns_total", "registry" => member.registry.to_shared())
             .increment(1);
         member.ground.env().spawn(leader.run());
         reign
@@ -198,6 +198,8 @@ impl Leader {
         let mut post = self.member.ground.store().watch(Range::Key(self.member.log.keys.post.clone()));
         let mut round = env.now();
         while !*stop.borrow() {
+            // Those who were just answered, and others that wait to be run, may ask for something too: it goes into the same batch.
+            tokio::task::yield_now().await;
             if round <= env.now() {
                 (self.look.here, round) = (true, env.now().after(ROUND));
             }
@@ -214,8 +216,7 @@ impl Leader {
                 _ = here.changed() => self.look.here = true,
                 order = self.orders.recv(), if idle => {
                     self.waiting.extend(order);
-                    // Others that wait to be run may ask for something too.
-                    tokio::task::yield_now().await;
+                    continue;
                 }
                 () = env.sleep(round - env.now()), if idle => {}
                 () = std::future::ready(()), if !idle => {}
@@ -391,7 +392,7 @@ impl Leader {
     }
 
     fn measure(&self, draft: &Draft, started: Moment) {
-        let registry = self.member.registry.to_string();
+        let registry = self.member.registry.to_shared();
         let time = self.member.ground.env().now() - started;
         metrics::histogram!("tenure_registry_commit_seconds", "registry" => registry.clone()).record(time);
         #[allow(clippy::cast_precision_loss, reason = "a batch has not that many changes")]

@@ -232,7 +232,7 @@ impl Member {
         let lag = self.tail.load(Ordering::SeqCst).saturating_sub(applied);
         let gauges = [("tenure_registry_names", names as f64), ("tenure_registry_lag_batches", lag as f64)];
         for (name, value) in gauges {
-            metrics::gauge!(name, "registry" => self.registry.to_string()).set(value);
+            metrics::gauge!(name, "registry" => self.registry.to_shared()).set(value);
         }
     }
 

@@ -49,7 +49,7 @@ pub(crate) enum Step {
 /// All names, as of one position of the log.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
-    table: papaya::HashMap<Arc<str>, Arc<Entry>>,
+    table: papaya::HashMap<Arc<str>, Arc<Entry>, foldhash::quality::RandomState>,
     state: RwLock<State>,
     position: latest::Sender<u64>,
 }
@@ -94,7 +94,8 @@ impl Freed {
 #[derive(Debug)]
 struct Held {
     owner: Arc<Owner>,
-    names: BTreeSet<Arc<str>>,
+    /// By number, which a node counts up: cheaper to keep in order than names.
+    names: BTreeSet<(u64, Arc<str>)>,
 }
 
 impl Names {
@@ -126,6 +127,9 @@ impl Names {
 
     /// Returns when everything up to this position is applied.
     pub(crate) async fn reach(&self, position: u64) {
+        if *self.position.borrow() >= position {
+            return;
+        }
         // The sender lives as long as this.
         let _ = self.position.subscribe().wait_for(|present| *present >= position).await;
     }
@@ -144,7 +148,7 @@ impl Names {
     pub(crate) fn owned_by(&self, session: SessionId) -> Vec<Arc<Entry>> {
         let state = self.state.read();
         let names = state.owners.get(&session).map(|held| held.names.iter());
-        names.into_iter().flatten().filter_map(|name| state.ordered.get(name).cloned()).collect()
+        names.into_iter().flatten().filter_map(|(_, name)| state.ordered.get(name).cloned()).collect()
     }
 
     /// Applies a batch, if it is the next.
@@ -179,15 +183,12 @@ impl Names {
     ) {
         match change {
             Change::Register { name, number, metadata } => {
-                if let Some(before) = self.remove(state, name.as_str()) {
-                    moved.push(Moved::Left(before));
-                }
                 let owner = state
                     .owners
                     .get(&owner.session)
                     .map_or_else(|| Arc::new(owner.clone()), |held| Arc::clone(&held.owner));
                 let entry = Arc::new(Entry {
-                    name: Arc::from(name.as_str()),
+                    name: name.to_shared(),
                     owner,
                     number: *number,
                     metadata: metadata.clone(),
@@ -195,7 +196,7 @@ impl Names {
                     epoch: batch.epoch,
                     position,
                 });
-                self.insert(state, Arc::clone(&entry));
+                moved.extend(self.insert(state, Arc::clone(&entry)).map(Moved::Left));
                 moved.push(Moved::Joined(entry));
             }
             Change::Unregister { name, number } => {
@@ -210,24 +211,23 @@ impl Names {
                 if state.has(name.as_str(), owner, *number)
                     && let Some(before) = state.ordered.get(name.as_str()).cloned()
                 {
-                    state.forget(&before);
                     let entry = Arc::new(Entry { metadata: metadata.clone(), ..(*before).clone() });
                     self.insert(state, Arc::clone(&entry));
                     moved.push(Moved::Changed(before, entry));
                 }
             }
             Change::Left { through } => {
-                let names = state.owners.get(&owner.session).map(|held| held.names.clone());
-                for name in names.into_iter().flatten() {
-                    if state.ordered.get(&name).is_some_and(|entry| entry.number <= *through) {
-                        moved.extend(self.remove(state, &name).map(Moved::Left));
-                    }
+                let held = state.owners.get(&owner.session).map(|held| held.names.iter());
+                let names = held.into_iter().flatten().take_while(|(number, _)| number <= through);
+                let names: Vec<Arc<str>> = names.map(|(_, name)| Arc::clone(name)).collect();
+                for name in names {
+                    moved.extend(self.remove(state, &name).map(Moved::Left));
                 }
             }
             Change::Ended => {
                 // Taken out as a whole: one by one, many names would take several times as long.
                 let held = state.owners.remove(&owner.session);
-                for name in held.into_iter().flat_map(|held| held.names) {
+                for (_, name) in held.into_iter().flat_map(|held| held.names) {
                     moved.extend(self.remove(state, &name).map(Moved::Left));
                 }
             }
@@ -261,7 +261,6 @@ impl Names {
             match state.ordered.get(&entry.name).cloned() {
                 Some(before) if before == entry => {}
                 Some(before) => {
-                    state.forget(&before);
                     self.insert(&mut state, Arc::clone(&entry));
                     if (&before.owner, before.number) == (&entry.owner, entry.number) {
                         moved.push(Moved::Changed(before, entry));
@@ -282,7 +281,12 @@ impl Names {
         moved
     }
 
-    fn insert(&self, state: &mut State, entry: Arc<Entry>) {
+    /// Puts an entry in, and returns the one that had its name before.
+    fn insert(&self, state: &mut State, entry: Arc<Entry>) -> Option<Arc<Entry>> {
+        let before = state.ordered.insert(Arc::clone(&entry.name), Arc::clone(&entry));
+        if let Some(before) = &before {
+            state.forget(before);
+        }
         for (key, value) in &entry.metadata.labels {
             let place = (key.clone(), value.clone());
             state.labels.entry(place).or_default().insert(Arc::clone(&entry.name));
@@ -291,10 +295,10 @@ impl Names {
             .owners
             .entry(entry.owner.session)
             .or_insert_with(|| Held { owner: Arc::clone(&entry.owner), names: BTreeSet::new() });
-        held.names.insert(Arc::clone(&entry.name));
+        held.names.insert((entry.number, Arc::clone(&entry.name)));
         state.bytes += entry.weight();
-        self.table.pin().insert(Arc::clone(&entry.name), Arc::clone(&entry));
-        state.ordered.insert(Arc::clone(&entry.name), entry);
+        self.table.pin().insert(Arc::clone(&entry.name), entry);
+        before
     }
 
     fn remove(&self, state: &mut State, name: &str) -> Option<Arc<Entry>> {
@@ -367,7 +371,7 @@ impl State {
             }
         }
         if let Some(held) = self.owners.get_mut(&entry.owner.session) {
-            held.names.remove(&entry.name);
+            held.names.remove(&(entry.number, Arc::clone(&entry.name)));
             if held.names.is_empty() {
                 self.owners.remove(&entry.owner.session);
             }

@@ -1,9 +1,6 @@
 //! [`Order`]: a request as the leader gets it, and [`judge`]: what is decided about it.
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-};
+use std::collections::{HashMap, HashSet};
 
 use bytes::Bytes;
 use tenure_cluster::SessionId;
@@ -57,7 +54,7 @@ impl Order {
 #[derive(Debug, Default)]
 pub(crate) struct Held {
     /// Whose each name is, and under which number.
-    names: HashMap<Name, Option<(Arc<Owner>, u64)>>,
+    names: HashMap<Name, Option<(Owner, u64)>, foldhash::quality::RandomState>,
     /// Registrations that are taken back, by session and number.
     freed: HashSet<(SessionId, u64)>,
 }
@@ -70,10 +67,10 @@ pub(crate) fn judge(names: &Names, held: &mut Held, order: &Order, position: u64
         | Change::Describe { name, number, .. } => (name, *number),
         Change::Ended | Change::Left { .. } => return (Answer::Done(position), true),
     };
-    let known = || names.get(name.as_str()).map(|entry| (Arc::clone(&entry.owner), entry.number));
+    let known = || names.get(name.as_str()).map(|entry| ((*entry.owner).clone(), entry.number));
     let present = held.names.get(name).cloned().unwrap_or_else(known);
     let registration = (order.owner.session, number);
-    let is_mine = present.as_ref().is_some_and(|(owner, its)| **owner == order.owner && *its == number);
+    let is_mine = present.as_ref().is_some_and(|(owner, its)| *owner == order.owner && *its == number);
     match (&order.change, present) {
         // A copy that comes late must not bring back what its owner has taken back since.
         (Change::Register { .. }, None)
@@ -82,11 +79,11 @@ pub(crate) fn judge(names: &Names, held: &mut Held, order: &Order, position: u64
             (Answer::Gone, false)
         }
         (Change::Register { .. }, None) => {
-            held.names.insert(name.clone(), Some((Arc::new(order.owner.clone()), number)));
+            held.names.insert(name.clone(), Some((order.owner.clone(), number)));
             (Answer::Done(position), true)
         }
         (Change::Register { .. }, Some(_)) if is_mine => (Answer::Done(position), false),
-        (Change::Register { .. }, Some((owner, _))) => (Answer::Taken((*owner).clone()), false),
+        (Change::Register { .. }, Some((owner, _))) => (Answer::Taken(owner), false),
         (Change::Unregister { .. }, Some(_)) if is_mine => {
             held.names.insert(name.clone(), None);
             held.freed.insert(registration);

@@ -77,7 +77,7 @@ async fn follow(member: &Arc<Member>, stream: Stream) {
         member.names.pretend(stream.tail);
     }
     if !complete || stream.tail > member.names.position() || stream.epoch > member.seen.borrow().led.epoch {
-        metrics::counter!("tenure_registry_gaps_total", "registry" => member.registry.to_string())
+        metrics::counter!("tenure_registry_gaps_total", "registry" => member.registry.to_shared())
             .increment(1);
         // If it fails, the next word of the leader tells again what is missing.
         if let Err(error) = member.refresh().await {

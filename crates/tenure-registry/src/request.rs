@@ -16,20 +16,21 @@ pub(crate) async fn request(
     change: Change,
     timeout: Duration,
 ) -> Result<(), RegistryError> {
-    let (what, name) = match &change {
-        Change::Register { name, .. } => (format!("the registration of {name}"), name.to_string()),
-        Change::Unregister { name, .. } => {
-            (format!("taking back the registration of {name}"), name.to_string())
-        }
-        Change::Describe { name, .. } => (format!("describing {name}"), name.to_string()),
-        Change::Ended | Change::Left { .. } => ("taking back all registrations".to_owned(), "all".to_owned()),
+    let (does, name) = match &change {
+        Change::Register { name, .. } => ("the registration of", Some(name.clone())),
+        Change::Unregister { name, .. } => ("taking back the registration of", Some(name.clone())),
+        Change::Describe { name, .. } => ("describing", Some(name.clone())),
+        Change::Ended | Change::Left { .. } => ("taking back", None),
     };
+    // Words are for those who fail: most do not.
+    let name = || name.as_ref().map_or_else(|| "all registrations".to_owned(), ToString::to_string);
+    let what = || format!("{does} {}", name());
+    let lost = || RegistryError::Lost { name: name() };
     if member.leaving.load(Ordering::SeqCst) && !matches!(change, Change::Left { .. }) {
         return Err(RegistryError::Left);
     }
-    let lost = RegistryError::Lost { name: name.clone() };
     let (told, answer) = oneshot::channel();
-    let Some(number) = member.outbox.submit(member, owner, change, Some(told)) else { return Err(lost) };
+    let Some(number) = member.outbox.submit(member, owner, change, Some(told)) else { return Err(lost()) };
     // Given up when this is dropped, too.
     let waiting = Waiting { member, number };
     let answered = member.ground.env().timeout(timeout, async {
@@ -41,20 +42,21 @@ pub(crate) async fn request(
     });
     let result = match answered.await {
         Ok(Ok(Answer::Done(_))) => Ok(()),
-        Ok(Ok(Answer::Taken(by))) => Err(RegistryError::Taken { name, by }),
-        Ok(Ok(Answer::Gone | Answer::Ended)) => Err(lost),
-        Ok(Ok(Answer::NotLeader)) => Err(RegistryError::unavailable(what, "nobody leads")),
+        Ok(Ok(Answer::Taken(by))) => Err(RegistryError::Taken { name: name(), by }),
+        Ok(Ok(Answer::Gone | Answer::Ended)) => Err(lost()),
+        Ok(Ok(Answer::NotLeader)) => Err(RegistryError::unavailable(what(), "nobody leads")),
         Ok(Err(_)) => {
             let why = "the session of this node has ended, or the node has left".into();
-            Err(RegistryError::OutcomeUnknown { what: format!("{what} was done"), why })
+            Err(RegistryError::OutcomeUnknown { what: format!("{} was done", what()), why })
         }
         Err(_) if waiting.give_up() => Err(RegistryError::OutcomeUnknown {
-            what: format!("{what} was done"),
+            what: format!("{} was done", what()),
             why: format!("no answer came within {timeout:?}"),
         }),
-        Err(_) => {
-            Err(RegistryError::unavailable(what, format!("nobody who leads was reached within {timeout:?}")))
-        }
+        Err(_) => Err(RegistryError::unavailable(
+            what(),
+            format!("nobody who leads was reached within {timeout:?}"),
+        )),
     };
     let outcome = match &result {
         Ok(()) => "done",
@@ -63,7 +65,7 @@ pub(crate) async fn request(
         Err(RegistryError::Unavailable { .. }) => "unavailable",
         Err(_) => "unknown",
     };
-    let registry = member.registry.to_string();
+    let registry = member.registry.to_shared();
     metrics::counter!("tenure_registry_requests_total", "registry" => registry, "outcome" => outcome)
         .increment(1);
     result

@@ -1,12 +1,12 @@
 //! [`Name`]: what people call clusters, nodes, elections, servers and the like.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, str::FromStr, sync::Arc};
 
 use crate::StoreError;
 
 /// A name chosen by a user: any UTF-8 of 1 to [`Name::BYTES_MAX`] bytes, without control characters.
 ///
-/// Names are compared byte by byte: two spellings that look alike are two names.
+/// Names are compared byte by byte: two spellings that look alike are two names. A clone is the same text, not a copy of it.
 ///
 /// ```
 /// use tenure_store::Name;
@@ -16,7 +16,7 @@ use crate::StoreError;
 /// # Ok::<(), tenure_store::StoreError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Name(Box<str>);
+pub struct Name(Arc<str>);
 
 impl Name {
     /// The longest name, in bytes of UTF-8. Three of them and what we add fit [`Limits::KEY_BYTES_MAX`](crate::Limits).
@@ -26,6 +26,12 @@ impl Name {
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// The name as text that can be kept without copying it.
+    #[must_use]
+    pub fn to_shared(&self) -> Arc<str> {
+        Arc::clone(&self.0)
     }
 }
 
