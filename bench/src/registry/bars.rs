@@ -16,9 +16,9 @@ const TIMES_RAW: f64 = 50.0;
 pub(crate) fn print(bench: &Bench) {
     println!("\nBars");
     let postgres = bench.url.starts_with("postgres");
-    for name in [registering::CROWD, registering::FAR] {
+    for name in [registering::ALONE, registering::CROWD, registering::FAR] {
         if let Some(row) = bench.found(name) {
-            let has_bar = postgres && name == registering::CROWD;
+            let has_bar = postgres && name != registering::FAR;
             let what = if has_bar {
                 format!("{name}: at least 50 times the raw rate")
             } else {

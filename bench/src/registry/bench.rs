@@ -92,15 +92,20 @@ impl Bench {
             dir,
         };
         println!("{}", bench.store);
-        for _ in 0..NODES {
-            bench.join();
-        }
-        bench.figures.resident_empty = bench.nodes.last_mut().map(|node| node.look().resident_kib);
+        bench.join();
         bench.raw = bench.raw_rates();
         let raw = median(bench.raw.clone());
         println!("raw: one committer, one small commit after another: {}\n", per_second(raw));
         table::print_head();
         bench
+    }
+
+    /// Has all nodes take part, and not only the first.
+    pub(crate) fn complete(&mut self) {
+        for _ in 1..NODES {
+            self.join();
+        }
+        self.figures.resident_empty = self.nodes.last_mut().map(|node| node.look().resident_kib);
     }
 
     /// A new node takes part, as the last one.

@@ -6,7 +6,7 @@
 //! # What is measured
 //! All nodes are processes of their own, with links between them, proof of death and a last will. This one only tells them what to do.
 //! - **Raw**: one committer that sets one small key through our store, one commit after another. It is measured before and after every row, and a row's ratio is to the median of both.
-//! - **Registrations**: each of a name that was free, by so many at once. Commits and round trips (commits and reads) are counted at the stores of all nodes, from the first request to
+//! - **Registrations**: each of a name that was free, by so many at once; first with one node, then with three, which all apply every batch. Commits and round trips (commits and reads) are counted at the stores of all nodes, from the first request to
 //!   the last answer. What keeps sessions alive is not counted.
 //! - **Look-ups**: two threads that look up random ones of all names. Their p99 is measured apart, since reading the clock takes as long as a look-up; it includes that.
 //! - **Calls**: to mailboxes on another node, which answer at once.
@@ -61,6 +61,10 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let mut bench = Bench::start(options);
+    if bench.options.wants("registering") {
+        registering::measure_alone(&mut bench);
+    }
+    bench.complete();
     let groups: [(&str, Group); 4] = [
         ("registering", registering::measure),
         ("looking", looking::measure),

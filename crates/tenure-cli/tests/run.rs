@@ -8,5 +8,7 @@ mod codes;
 mod guarded;
 #[path = "run/office.rs"]
 mod office;
+#[path = "run/oracles.rs"]
+mod oracles;
 #[path = "run/work.rs"]
 mod work;

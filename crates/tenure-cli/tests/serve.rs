@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tenure::store::Env;
 use tenure_oracles::{HttpLease, HttpSettings};
 use tenure_singleton::{
-    Oracle,
+    Answer, Oracle,
     oracle::testkit::{Conduct, conforms},
 };
 
@@ -165,6 +165,27 @@ fn our_client_of_it_is_an_oracle_as_it_should_be() {
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(conforms(&conduct, make));
+}
+
+/// A release whose answer was lost may be carried out yet: it must not take what is claimed afterwards.
+#[test]
+fn who_may_have_given_up_comes_back_as_another() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    for (option, stays) in [("", false), ("&holder=me", true)] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut daemon = Daemon::start(folder.path());
+        let url = format!("http://{}?timeout=1s{option}", daemon.address);
+        let mut oracle = HttpLease::new(HttpSettings::from_url(&url, "x", "n").unwrap()).unwrap();
+        let first = oracle.holder().to_owned();
+        assert!(matches!(runtime.block_on(oracle.claim()), Answer::Granted(_)));
+        assert!(matches!(runtime.block_on(oracle.abdicate(None)), Answer::Denied { .. }));
+        assert!(matches!(runtime.block_on(oracle.claim()), Answer::Granted(_)));
+        assert_eq!(oracle.holder(), first, "what was given up for sure takes nothing");
+        daemon.kill();
+        assert!(matches!(runtime.block_on(oracle.abdicate(None)), Answer::Unknown { .. }));
+        assert!(matches!(runtime.block_on(oracle.claim()), Answer::Unknown { .. }));
+        assert_eq!(oracle.holder() == first, stays, "{option}");
+    }
 }
 
 #[test]

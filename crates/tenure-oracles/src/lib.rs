@@ -37,17 +37,17 @@ mod candidate;
 mod open;
 
 #[cfg(feature = "postgres")]
-mod crown;
+pub mod crown;
 #[cfg(feature = "http")]
-mod http;
+pub mod http;
 #[cfg(feature = "mysql")]
 mod mysql;
 #[cfg(feature = "postgres")]
-mod oban;
+pub mod oban;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "mysql")]
-mod sofa;
+pub mod sofa;
 
 #[cfg(feature = "postgres")]
 pub use crown::{CrownLease, CrownSettings};

@@ -13,8 +13,8 @@
 //!
 //! # A change of leader, step by step
 //! 1. **Commit and lock.** The commit that changes the members also names the leader and its epoch, and locks the elector.
-//! 2. **Snapshot.** If the new leader is brand-new, so without names of its own, the old one is asked to [transfer](Handover::from): it settles what it has under way, leads no longer from that step on, and says how
-//!    far its names go. If it does not answer in time, or the new leader has followed before, it starts from its own.
+//! 2. **Snapshot.** If the new leader is brand-new, so without names of its own, the old one is asked to [transfer](Handover::from): it settles the batch that is under way, leads no longer from that step on, and says how
+//!    far its names go. Requests that wait for it are sent again by their outboxes, to the new one. If it does not answer in time, or the new leader has followed before, it starts from its own.
 //! 3. **Assume and distribute.** The new leader is told its epoch and all members. It reads the rest of the log from the store, with the leader's key at the same instant: so its names are
 //!    complete, whatever its snapshot was. Then it tells all members, in the stream in which all later registrations come.
 //! 4. **Release.** The work ends, and the next message is handled.
@@ -26,6 +26,7 @@
 //! | telling the new leader | it watches the key, and assumes by itself |
 //! | telling a follower | it watches the key too, and reads from the store what it lacks |
 //! | the node that does this work is killed | its claim ends with its session, and another node does it again |
+//! | reading what is to be done | it is read again, while the elector stays locked, as long as the session of the node that does this work |
 //! | all of it takes too long | each call is given up after half a second |
 
 use std::{
@@ -37,7 +38,8 @@ use std::{
 use serde::{Deserialize, Serialize};
 use tenure_cluster::{Ground, SessionId};
 use tenure_server::{
-    Context, Failure, Fold, Locked, Map, Never, Policy, Serve, Server, ServerRef, State, state::read_field,
+    Context, Failure, Fold, Locked, Map, Never, Policy, Serve, Server, ServerError, ServerRef, State,
+    state::read_field,
 };
 use tenure_store::{Bytes, Key, Name, StoreError};
 
@@ -45,6 +47,9 @@ use crate::{Owner, member::Members};
 
 /// How long one call to a member may take while the elector is locked.
 pub(crate) const CALL_TIME: Duration = Duration::from_millis(500);
+
+/// After a failure of the store.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// What elects the leader of each registry.
 pub struct Elector {
@@ -253,6 +258,18 @@ impl Elector {
     fn me(&self) -> MemberId {
         MemberId::new(&self.ground.settings().node, self.ground.session().id())
     }
+
+    /// What is known, read until the store answers: work that fails is put off, and what comes behind it would be handled before. It ends with the claim, so with the session.
+    async fn council(&self, locked: &Locked<Self>) -> Result<Council, ServerError> {
+        loop {
+            match locked.state().await {
+                Err(ServerError::Store(error)) if error.is_transient() => {
+                    self.ground.env().sleep(PAUSE).await;
+                }
+                other => return other,
+            }
+        }
+    }
 }
 
 impl Server for Elector {
@@ -305,7 +322,7 @@ impl Server for Elector {
     }
 
     async fn handle_locked(&self, locked: Locked<Self>) -> Result<Fold<Self>, Failure> {
-        let council = locked.state().await?;
+        let council = self.council(&locked).await?;
         let epoch = council.leader.epoch;
         if let (Some(handover), Some(leader), Some(here)) =
             (&council.handover, &council.leader.leader, self.members.upgrade())

@@ -54,8 +54,8 @@ pub enum RegistryError {
         /// Why not.
         why: String,
     },
-    /// The registration is no more: it was taken back, or the session that it hung on has lapsed.
-    #[error("the registration of {name} is no more: register again")]
+    /// The registration is no more: it was taken back, or the session that it hung on has lapsed. The mailbox is closed for good with that session.
+    #[error("the registration of {name} is no more: register again, with a new mailbox")]
     Lost {
         /// Of which name.
         name: String,

@@ -29,7 +29,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::{
     Owner,
     batch::{Batch, Change},
-    log::Base,
+    log::{Base, encode_freed},
     member::Member,
     message::Answer,
     names::Step,
@@ -50,6 +50,9 @@ const PAGES_BYTES: usize = 64 * 1024;
 
 /// After a failure of the store.
 const PAUSE: Duration = Duration::from_millis(10);
+
+/// Before this node leads again, if nobody else was elected: what can't be committed now, such as for want of room, can hardly be a moment later.
+const AGAIN: Duration = Duration::from_millis(100);
 
 /// How often everything is looked at, though nothing seems to have changed.
 const ROUND: Duration = Duration::from_secs(5);
@@ -179,7 +182,8 @@ struct Draft {
     bytes: Bytes,
     decided: Vec<(Order, Answer)>,
     pages: Vec<PageWrite>,
-    base: Option<Base>,
+    /// Where the log is shortened to, and what is to be known of what was taken back before.
+    base: Option<(Base, Bytes)>,
 }
 
 /// What came of a commit.
@@ -231,6 +235,7 @@ impl Leader {
         }
         tracing::info!(name: "registry.leads_no_longer", registry = %self.member.registry, epoch = self.reign.epoch, position = self.member.names.position(), "this node leads the registry no longer");
         drop(self.ended);
+        env.sleep(AGAIN).await;
         // If nobody else was elected, this node leads again, from what it reads.
         while !*stop.borrow() && self.member.refresh().await.is_err() {
             env.sleep(PAUSE).await;
@@ -331,7 +336,7 @@ impl Leader {
         let bytes_max = (limits.value_bytes / 2).min(limits.commit_bytes / 4).min(wire);
         let at_ms = u64::try_from(self.member.ground.env().unix_time().as_millis()).unwrap_or(u64::MAX);
         let mut batch = Batch { epoch: self.reign.epoch, at_ms, ..Batch::default() };
-        // The checks of leader, log and base, the batch itself, and the base with what is removed.
+        // The checks of leader, log and base, the batch itself, and the base with what was taken back and what is removed.
         let (mut bytes, mut operations) = (0, 8 + 2 * PAGES_MAX);
         let mut held = Held::default();
         let mut decided = Vec::new();
@@ -355,6 +360,7 @@ impl Leader {
             decided.push((order, answer));
         }
         let (pages, base) = self.pages.take(&names, PAGES_BYTES, PAGES_MAX);
+        let base = base.map(|base| (base, encode_freed(&names.freed())));
         Draft { position, bytes: batch.encode(), batch, decided, pages, base }
     }
 
@@ -374,7 +380,7 @@ impl Leader {
         let started = self.member.ground.env().now();
         let Fate::Landed(version) = self.commit(&mut draft).await else { return false };
         self.measure(&draft, started);
-        if let Some(base) = draft.base {
+        if let Some((base, _)) = draft.base {
             (self.base, self.base_version) = (base, Some(version));
         }
         // First, so that all apply it at the same time.
@@ -392,11 +398,11 @@ impl Leader {
     }
 
     fn measure(&self, draft: &Draft, started: Moment) {
-        let registry = self.member.registry.to_shared();
+        let registry = || self.member.registry.to_shared();
         let time = self.member.ground.env().now() - started;
-        metrics::histogram!("tenure_registry_commit_seconds", "registry" => registry.clone()).record(time);
+        metrics::histogram!("tenure_registry_commit_seconds", "registry" => registry()).record(time);
         #[allow(clippy::cast_precision_loss, reason = "a batch has not that many changes")]
-        metrics::histogram!("tenure_registry_batch_changes", "registry" => registry)
+        metrics::histogram!("tenure_registry_batch_changes", "registry" => registry())
             .record(draft.batch.changes.len() as f64);
     }
 
@@ -464,9 +470,11 @@ impl Leader {
                 None => commit.delete(key),
             };
         }
-        if let Some(base) = draft.base {
-            commit =
-                commit.set(keys.base.clone(), base.encode()).delete_range(keys.log_through(base.position));
+        if let Some((base, freed)) = &draft.base {
+            commit = commit
+                .set(keys.base.clone(), base.encode())
+                .set(keys.freed.clone(), freed.clone())
+                .delete_range(keys.log_through(base.position));
         }
         commit
     }
@@ -497,17 +505,19 @@ impl Leader {
 
     /// Tells those who asked.
     fn answer(&self, decided: Vec<(Order, Answer)>, position: u64) {
+        let mut here = Vec::new();
         for (order, answer) in decided {
             let answer = match answer {
                 Answer::Done(_) => Answer::Done(position),
                 other => other,
             };
             match order.source {
-                Source::Here => self.member.outbox.answered(&self.member, order.request, answer),
+                Source::Here => here.push((order.request, answer)),
                 Source::Peer(node) => self.reign.streams.answer(&self.member, &node, order.request, answer),
                 Source::Post(_) | Source::Nobody => {}
             }
         }
+        self.member.outbox.answered(&self.member, here);
     }
 }
 

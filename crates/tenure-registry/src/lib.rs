@@ -70,7 +70,7 @@
 //! | `tenure_registry_names` | gauge | `registry` | names that this node knows |
 //! | `tenure_registry_lag_batches` | gauge | `registry` | batches that this node knows of and has still to apply |
 //! | `tenure_registry_requests_total` | counter | `registry`, `outcome` | requests of this node: `done`, `taken`, `lost`, `unavailable`, `unknown` |
-//! | `tenure_registry_messages_total` | counter | `registry`, `outcome` | messages that this node sent to mailboxes: `delivered`, `answered`, `refused`, `unanswered`, `timed_out` |
+//! | `tenure_registry_messages_total` | counter | `registry`, `outcome` | messages that this node sent to names: `delivered`, `answered`, `refused` (not delivered, or nobody has the name), `unanswered`, `timed_out` |
 //! | `tenure_registry_gaps_total` | counter | `registry` | how often a follower had to read the store because something was missing |
 //!
 //! Events are `registry.leads` and `registry.leads_no_longer` at info level; `registry.not_transferred`, `registry.not_assumed`, `registry.not_read`, `registry.not_gathered`, `registry.not_ushered` at debug level for
@@ -88,6 +88,7 @@ mod status;
 mod subscription;
 mod wire;
 
+mod calls;
 mod leader;
 mod mailroom;
 mod member;

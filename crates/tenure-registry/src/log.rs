@@ -48,6 +48,21 @@ impl Base {
     }
 }
 
+/// A registration, by its owner's session and number.
+pub(crate) type Mark = (SessionId, u64);
+
+/// Registrations that were taken back: a request for one of them that comes late is a copy.
+pub(crate) fn encode_freed(freed: &[Mark]) -> Bytes {
+    let mark = |encoder: Encoder, (session, number): &Mark| encoder.array(session.to_bytes()).number(*number);
+    Encoder::new(FORMAT).many(freed.iter(), mark).finish()
+}
+
+fn decode_freed(key: &Key, value: &[u8]) -> Result<Vec<Mark>, StoreError> {
+    Decoder::all(key, value, FORMAT, |decoder| {
+        decoder.many(|decoder| Ok((SessionId::from_bytes(decoder.array()?), decoder.number()?)))
+    })
+}
+
 /// The end of the log, and who leads at the instant it was read.
 #[derive(Clone, Debug)]
 pub(crate) struct Tail {
@@ -67,6 +82,8 @@ pub(crate) struct Loaded {
     pub(crate) position: u64,
     pub(crate) epoch: u64,
     pub(crate) entries: BTreeMap<Arc<str>, Arc<Entry>>,
+    /// What was taken back last, the oldest first.
+    pub(crate) freed: Vec<Mark>,
 }
 
 /// Names that are stored together.
@@ -131,9 +148,11 @@ impl Log {
         }
     }
 
-    async fn base(&self) -> Result<Base, StoreError> {
-        let found = self.ground.store().read(vec![Read::Key(self.keys.base.clone())]).await?;
-        self.read_base(found.key(0))
+    async fn base(&self) -> Result<(Base, Vec<Mark>), StoreError> {
+        let reads = vec![Read::Key(self.keys.base.clone()), Read::Key(self.keys.freed.clone())];
+        let found = self.ground.store().read(reads).await?;
+        let freed = found.key(1).map(|freed| decode_freed(&self.keys.freed, &freed.value));
+        Ok((self.read_base(found.key(0))?, freed.transpose()?.unwrap_or_default()))
     }
 
     fn read_base(&self, found: Option<&Versioned>) -> Result<Base, StoreError> {
@@ -148,12 +167,12 @@ impl Log {
     /// All names, from pages and log.
     pub(crate) async fn load(&self) -> Result<Loaded, StoreError> {
         for _ in 0..TRIES {
-            let base = self.base().await?;
+            let (base, freed) = self.base().await?;
             let pages = self.scan(self.keys.pages()).await?;
             let tail = self.tail(base.position).await?;
             // If it was shortened meanwhile, what the pages lack may be missing from it.
             if tail.base == base {
-                return self.assemble(&pages, &tail);
+                return self.assemble(&pages, &tail, freed);
             }
         }
         Err(StoreError::unavailable("the log of names was shortened each time while it was read"))
@@ -178,8 +197,8 @@ impl Log {
         }
     }
 
-    fn assemble(&self, pages: &[Item], tail: &Tail) -> Result<Loaded, StoreError> {
-        let mut assembly = Assembly::default();
+    fn assemble(&self, pages: &[Item], tail: &Tail, freed: Vec<Mark>) -> Result<Loaded, StoreError> {
+        let mut assembly = Assembly { freed, ..Assembly::default() };
         for item in pages {
             let page = Page::decode(&item.key, &item.value)?;
             assembly.take_page(&RegistryKeys::first_of(&item.key)?, page);
@@ -194,7 +213,8 @@ impl Log {
             assembly.take_batch(*position, &batch);
             last = Base { position: *position, epoch: batch.epoch };
         }
-        Ok(Loaded { position: last.position, epoch: last.epoch, entries: assembly.entries })
+        let Assembly { entries, freed, .. } = assembly;
+        Ok(Loaded { position: last.position, epoch: last.epoch, entries, freed })
     }
 }
 
@@ -206,6 +226,7 @@ struct Assembly {
     covered: BTreeMap<String, u64>,
     /// One for all names of a session.
     owners: BTreeMap<SessionId, Arc<Owner>>,
+    freed: Vec<Mark>,
 }
 
 impl Assembly {
@@ -239,6 +260,9 @@ impl Assembly {
 
     fn take_batch(&mut self, position: u64, batch: &Batch) {
         for (owner, change) in batch.iter() {
+            if let Change::Unregister { number, .. } = change {
+                self.freed.push((owner.session, *number));
+            }
             match change {
                 Change::Register { name, .. }
                 | Change::Unregister { name, .. }

@@ -17,6 +17,8 @@ pub trait Post: Serialize + DeserializeOwned + Send + Sync + 'static {}
 impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Post for T {}
 
 /// Where messages of type `M` are put, and answered with `R`. It can be registered under names, and cloned: clones are the same.
+///
+/// It hangs on the session that its node had when it was first asked for to be registered, and is closed for good with that: make a new one then.
 pub struct Mailbox<M, R = ()> {
     pub(crate) shared: Arc<Shared>,
     queue: mpsc::Sender<Letter<M, R>>,

@@ -23,11 +23,12 @@ use parking_lot::Mutex;
 use tenure_cluster::{Ground, SessionId};
 use tenure_server::ServerRef;
 use tenure_store::{Env, Moment, Name, StoreError, Version, latest};
-use tokio::{sync::oneshot, task::JoinHandle};
+use tokio::task::JoinHandle;
 
 use crate::{
     Elector, Entry, Owner, Status, Undelivered, Wire,
     batch::Change,
+    calls::Calls,
     elector::{CALL_TIME, Led, MemberId},
     flaws::Flaws,
     leader::Reign,
@@ -88,7 +89,7 @@ pub(crate) struct Member {
     pub(crate) leaving: AtomicBool,
     /// The session in which this node took part before, and left.
     left_in: Option<SessionId>,
-    calls: Mutex<BTreeMap<u64, oneshot::Sender<Reply>>>,
+    calls: Calls<Reply>,
     numbers: Numbers,
 }
 
@@ -132,7 +133,7 @@ impl Member {
             reading: tokio::sync::Mutex::default(),
             leaving: AtomicBool::new(false),
             left_in: members.left.lock().get(&registry).copied(),
-            calls: Mutex::default(),
+            calls: Calls::default(),
             numbers,
             ground,
             registry,
@@ -153,22 +154,24 @@ impl Member {
     /// Reads who leads and what is behind what this node knows, all of one instant. If it is this node that leads, it does so from then on, with all names.
     pub(crate) async fn refresh(self: &Arc<Self>) -> Result<(), StoreError> {
         let _reading = self.reading.lock().await;
-        let mut tail = self.log.tail(self.names.position()).await?;
-        if tail.base.position > self.names.position() {
+        let tail = loop {
+            let after = self.names.position();
+            let tail = self.log.tail(after).await?;
+            // Compared with where the reading began: names may have moved on meanwhile, by what the leader told, and still lack what was committed before it.
+            if tail.base.position <= after {
+                break tail;
+            }
+            // The log was shortened: what is missing is in pages. It is read again only if it is shortened while they are.
             let loaded = self.log.load().await?;
-            let moved = self.names.replace(loaded.position, loaded.epoch, loaded.entries);
+            let moved = self.names.replace(loaded);
             self.look_after(&moved);
-            tail = self.log.tail(self.names.position()).await?;
-        }
+        };
         for (position, bytes) in &tail.batches {
             self.apply(*position, bytes)?;
         }
         self.tail.fetch_max(self.names.position(), Ordering::SeqCst);
         let seen = Seen { led: tail.led, version: tail.version };
-        let complete = tail.base.position <= self.names.position();
-        if complete {
-            self.take_office(&seen, (tail.base, tail.base_version));
-        }
+        self.take_office(&seen, (tail.base, tail.base_version));
         self.seen.send_if_modified(|present| {
             // What was read earlier never counts over what was read later.
             let newer = present.version < seen.version;
@@ -226,8 +229,9 @@ impl Member {
         self.measure();
     }
 
+    /// Tells how many names there are, and how many batches are missing.
     #[allow(clippy::cast_precision_loss, reason = "there are not that many names")]
-    fn measure(&self) {
+    pub(crate) fn measure(&self) {
         let (applied, names) = (self.names.position(), self.names.size().0);
         let lag = self.tail.load(Ordering::SeqCst).saturating_sub(applied);
         let gauges = [("tenure_registry_names", names as f64), ("tenure_registry_lag_batches", lag as f64)];
@@ -288,25 +292,21 @@ impl Member {
             return Err(Undelivered::NoWay("this node has no links".into()));
         };
         let call = self.numbers.next();
-        let (told, reply) = oneshot::channel();
-        self.calls.lock().insert(call, told);
+        let mut waiting = self.calls.begin(call);
         let asked = async {
             wire.send(to, &self.topic, Message::Ask(call, question).encode())
                 .await
                 .map_err(|error| Undelivered::Unreachable(error.to_string()))?;
-            reply.await.map_err(|_| Undelivered::Unreachable("this node takes no part any more".into()))
+            let gone = || Undelivered::Unreachable("this node takes no part any more".into());
+            waiting.answer().await.ok_or_else(gone)
         };
         let reply = self.ground.env().timeout(time, asked).await;
-        self.calls.lock().remove(&call);
         reply.unwrap_or_else(|_| Err(Undelivered::Unreachable(format!("{to} has not answered in time"))))
     }
 
     /// A reply has come.
     pub(crate) fn replied(&self, call: u64, reply: Reply) {
-        if let Some(told) = self.calls.lock().remove(&call) {
-            // Whoever asked may have given up.
-            let _ = told.send(reply);
-        }
+        self.calls.end(call, reply);
     }
 
     /// Answers a question of another member.
@@ -459,10 +459,18 @@ impl Members {
         self.open.lock().values().map(|open| Arc::clone(&open.member)).collect()
     }
 
-    /// Ends this node's part in a registry.
-    pub(crate) fn close(&self, registry: &Name) {
-        self.left.lock().insert(registry.clone(), self.ground.session().id());
-        self.open.lock().remove(registry);
+    /// Whether this one is open here, and not another that came after it.
+    pub(crate) fn has(&self, member: &Arc<Member>) -> bool {
+        self.get(&member.registry).is_some_and(|open| Arc::ptr_eq(&open, member))
+    }
+
+    /// Ends this node's part in a registry, if it is this one.
+    pub(crate) fn close(&self, member: &Arc<Member>) {
+        let mut open = self.open.lock();
+        if open.get(&member.registry).is_some_and(|open| Arc::ptr_eq(&open.member, member)) {
+            self.left.lock().insert(member.registry.clone(), self.ground.session().id());
+            open.remove(&member.registry);
+        }
     }
 
     /// Step 2 of a change of leader: see [`Elector`].

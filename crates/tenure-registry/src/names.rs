@@ -16,7 +16,7 @@ use tenure_store::latest;
 use crate::{
     Entry, Owner, Query,
     batch::{Batch, Change},
-    log::Page,
+    log::{Loaded, Mark, Page},
     query::Is,
     subscription::Listener,
 };
@@ -73,12 +73,12 @@ struct State {
 /// The registrations that were taken back last, by session and number: a request for one of them that comes late is a copy.
 #[derive(Debug, Default)]
 struct Freed {
-    known: BTreeSet<(SessionId, u64)>,
-    order: VecDeque<(SessionId, u64)>,
+    known: BTreeSet<Mark>,
+    order: VecDeque<Mark>,
 }
 
 impl Freed {
-    fn add(&mut self, registration: (SessionId, u64)) {
+    fn add(&mut self, registration: Mark) {
         if self.known.insert(registration) {
             self.order.push_back(registration);
         }
@@ -87,6 +87,12 @@ impl Freed {
         {
             self.known.remove(&oldest);
         }
+    }
+
+    /// Nothing is registered any more in the name of a session that has ended.
+    fn forget(&mut self, session: SessionId) {
+        self.known.retain(|(of, _)| *of != session);
+        self.order.retain(|(of, _)| *of != session);
     }
 }
 
@@ -110,8 +116,13 @@ impl Names {
     }
 
     /// Whether a registration is known to have been taken back.
-    pub(crate) fn was_freed(&self, registration: (SessionId, u64)) -> bool {
+    pub(crate) fn was_freed(&self, registration: Mark) -> bool {
         self.state.read().freed.known.contains(&registration)
+    }
+
+    /// The registrations that were taken back last, the oldest first.
+    pub(crate) fn freed(&self) -> Vec<Mark> {
+        self.state.read().freed.order.iter().copied().collect()
     }
 
     /// The epoch of the last batch that is applied.
@@ -226,6 +237,7 @@ impl Names {
             }
             Change::Ended => {
                 // Taken out as a whole: one by one, many names would take several times as long.
+                state.freed.forget(owner.session);
                 let held = state.owners.remove(&owner.session);
                 for (_, name) in held.into_iter().flat_map(|held| held.names) {
                     moved.extend(self.remove(state, &name).map(Moved::Left));
@@ -240,17 +252,13 @@ impl Names {
         state.position = state.position.max(position);
     }
 
-    /// Puts what was loaded from the store in place of all that is here. Returns what has become of names by that.
-    pub(crate) fn replace(
-        &self,
-        position: u64,
-        epoch: u64,
-        entries: BTreeMap<Arc<str>, Arc<Entry>>,
-    ) -> Vec<Moved> {
+    /// Puts what was loaded from the store in place of all that is here. Returns what has become of names by that. Listeners get a snapshot: what came and went meanwhile is in no log any more.
+    pub(crate) fn replace(&self, Loaded { position, epoch, entries, freed }: Loaded) -> Vec<Moved> {
         let mut state = self.state.write();
         if position <= state.position {
             return Vec::new();
         }
+        freed.into_iter().for_each(|mark| state.freed.add(mark));
         let mut moved = Vec::new();
         let gone: Vec<Arc<str>> =
             state.ordered.keys().filter(|name| !entries.contains_key(*name)).cloned().collect();
@@ -275,7 +283,7 @@ impl Names {
             }
         }
         (state.position, state.epoch) = (position, epoch);
-        state.tell(&moved);
+        state.each_listener(Listener::start_anew);
         drop(state);
         self.position.send_replace(position);
         moved
@@ -420,13 +428,11 @@ impl State {
             return;
         }
         let position = self.position;
-        self.listeners.retain(|listener| match listener.upgrade() {
-            Some(listener) => {
-                listener.hear(moved, position);
-                true
-            }
-            None => false,
-        });
+        self.each_listener(|listener| listener.hear(moved, position));
+    }
+
+    fn each_listener(&mut self, tell: impl Fn(&Listener)) {
+        self.listeners.retain(|listener| listener.upgrade().inspect(|listener| tell(listener)).is_some());
     }
 }
 

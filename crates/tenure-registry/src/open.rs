@@ -85,8 +85,14 @@ fn members(cluster: &Cluster) -> Arc<Members> {
         let leaving = Arc::downgrade(&members);
         cluster.before_leaving(async move {
             let all = leaving.upgrade().map(|members| members.all()).unwrap_or_default();
-            for member in all {
-                step_down(&member).await;
+            // At once: one that takes its time must not add to that of the others.
+            let farewells = all.into_iter().map(|member| {
+                let env = member.ground.env().clone();
+                env.spawn(async move { step_down(&member).await })
+            });
+            for farewell in farewells.collect::<Vec<_>>() {
+                // One that panics can't be helped.
+                let _ = farewell.await;
             }
         });
     }
@@ -115,13 +121,17 @@ fn start(member: &Arc<Member>) -> Vec<tokio::task::JoinHandle<()>> {
     tasks
 }
 
-/// Closes all mailboxes, leads no longer, and tells the elector, so that another does at once.
+/// Closes all mailboxes, leads no longer, and tells the elector, so that another does at once. Returns after a ttl at the latest.
 pub(crate) async fn step_down(member: &Arc<Member>) {
     member.leaving.store(true, Ordering::SeqCst);
     member.mailroom.close_all();
-    let me = member.me();
-    member.transfer_snapshot(u64::MAX).await;
-    let gone = Membership::MemberDown(MemberId::new(&me.node, me.session));
-    // If it fails, the end of the session says the same.
-    let _ = member.ground.env().timeout(member.ground.request_time(), usher::cast(member, gone)).await;
+    let (me, env) = (member.me(), member.ground.env());
+    let farewell = async {
+        member.transfer_snapshot(u64::MAX).await;
+        let gone = Membership::MemberDown(MemberId::new(&me.node, me.session));
+        // If it fails, the end of the session says the same.
+        let _ = env.timeout(member.ground.request_time(), usher::cast(member, gone)).await;
+    };
+    // While the store is gone, a batch under way can't be settled. Whoever leads next reads what became of it.
+    let _ = env.timeout(member.ground.settings().ttl, farewell).await;
 }

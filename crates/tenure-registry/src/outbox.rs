@@ -121,25 +121,29 @@ impl Outbox {
         self.state.lock().pending.remove(&request).is_none_or(|pending| pending.tried)
     }
 
-    /// An answer has come.
-    pub(crate) fn answered(&self, member: &Arc<Member>, request: u64, answer: Answer) {
+    /// Answers have come.
+    pub(crate) fn answered(&self, member: &Arc<Member>, answers: impl IntoIterator<Item = (u64, Answer)>) {
         let mut state = self.state.lock();
-        if answer == Answer::NotLeader {
-            if let Some(pending) = state.pending.get_mut(&request)
-                && pending.sent.take().is_some()
-            {
-                // Not at once: who leads may not be known there yet, or here.
-                let (asking, env) = (Arc::clone(member), member.ground.env().clone());
-                env.spawn(async move {
-                    asking.ground.env().sleep(PAUSE).await;
-                    asking.outbox.send_again(request);
-                });
+        let mut told = Vec::new();
+        for (request, answer) in answers {
+            if answer == Answer::NotLeader {
+                if let Some(pending) = state.pending.get_mut(&request)
+                    && pending.sent.take().is_some()
+                {
+                    // Not at once: who leads may not be known there yet, or here.
+                    let (asking, env) = (Arc::clone(member), member.ground.env().clone());
+                    env.spawn(async move {
+                        asking.ground.env().sleep(PAUSE).await;
+                        asking.outbox.send_again(request);
+                    });
+                }
+            } else if let Some(waiter) = state.pending.remove(&request).and_then(|pending| pending.waiter) {
+                told.push((waiter, answer));
             }
-            return;
         }
-        if let Some(pending) = state.pending.remove(&request)
-            && let Some(waiter) = pending.waiter
-        {
+        // Whoever is told may ask for something else at once, on another processor.
+        drop(state);
+        for (waiter, answer) in told {
             // Whoever asked may have given up.
             let _ = waiter.send(answer);
         }
@@ -363,7 +367,7 @@ impl Carrier {
             if let Some(Part::Int(request)) = Tuple::decode(&item.key)?.parts().last()
                 && let Ok(request) = u64::try_from(*request)
             {
-                member.outbox.answered(member, request, answer);
+                member.outbox.answered(member, [(request, answer)]);
             }
             commit = commit.delete(item.key.clone());
         }

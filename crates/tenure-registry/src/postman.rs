@@ -16,13 +16,11 @@ use tenure_store::{
     Key, Name, StoreError,
     record::{Decoder, Encoder, Flaw},
 };
-use tokio::{
-    sync::{Notify, oneshot},
-    task::JoinHandle,
-};
+use tokio::{sync::Notify, task::JoinHandle};
 
 use crate::{
     Owner, RegistryError, Undelivered, Wire,
+    calls::Calls,
     mailroom::Mailroom,
     member::Numbers,
     wire::{Incoming, Undelivered as Lost},
@@ -80,7 +78,7 @@ struct Inner {
     wire: Option<Arc<dyn Wire>>,
     topic: Name,
     mailroom: Arc<Mailroom>,
-    calls: Mutex<BTreeMap<u64, oneshot::Sender<Outcome>>>,
+    calls: Calls<Outcome>,
     numbers: Numbers,
     ways: Mutex<BTreeMap<Name, Way>>,
 }
@@ -162,7 +160,7 @@ impl Postman {
             wire,
             topic,
             mailroom,
-            calls: Mutex::default(),
+            calls: Calls::default(),
             numbers,
             ways: Mutex::default(),
         }))
@@ -183,8 +181,7 @@ impl Postman {
     ) -> Option<Outcome> {
         let inner = &self.0;
         let call = inner.numbers.next();
-        let (told, result) = oneshot::channel();
-        inner.calls.lock().insert(call, told);
+        let mut waiting = inner.calls.begin(call);
         let me = inner.ground.session().id();
         if owner.node == inner.ground.settings().node {
             let back = wants_reply.then(|| Back { postman: self.clone(), to: None, call, answered: false });
@@ -198,17 +195,12 @@ impl Postman {
             let session = owner.session;
             self.bring(&owner.node, Item::Letter { call, session, number, wants_reply, body });
         }
-        let result = inner.ground.env().timeout(time, result).await;
-        inner.calls.lock().remove(&call);
-        result.ok().and_then(Result::ok)
+        inner.ground.env().timeout(time, waiting.answer()).await.ok().flatten()
     }
 
     /// Ends a call of this node.
     fn end(&self, call: u64, result: Outcome) {
-        if let Some(told) = self.0.calls.lock().remove(&call) {
-            // Whoever called may have given up.
-            let _ = told.send(result);
-        }
+        self.0.calls.end(call, result);
     }
 
     /// Refuses what no link takes.

@@ -35,11 +35,7 @@ async fn take(member: &Arc<Member>, from: &Sender, message: Message) {
         }
         Message::Stream(stream) => follow(member, stream).await,
         Message::Requests(requests) => take_requests(member, from, requests),
-        Message::Answers(answers) => {
-            for (request, answer) in answers {
-                member.outbox.answered(member, request, answer);
-            }
-        }
+        Message::Answers(answers) => member.outbox.answered(member, answers),
         Message::Ask(call, question) => {
             // In a task of its own: an answer may take a while, and what comes behind it must not wait.
             let (asked, from) = (Arc::clone(member), from.node.clone());
@@ -56,9 +52,7 @@ async fn take(member: &Arc<Member>, from: &Sender, message: Message) {
 async fn follow(member: &Arc<Member>, stream: Stream) {
     if stream.epoch < member.seen.borrow().led.epoch {
         // It leads no longer. What it committed is in the store all the same.
-        for (request, answer) in stream.answers {
-            member.outbox.answered(member, request, answer);
-        }
+        member.outbox.answered(member, stream.answers);
         return;
     }
     *member.heard.lock() = member.ground.env().now();
@@ -82,11 +76,10 @@ async fn follow(member: &Arc<Member>, stream: Stream) {
         // If it fails, the next word of the leader tells again what is missing.
         if let Err(error) = member.refresh().await {
             tracing::debug!(name: "registry.not_read", registry = %member.registry, %error, "what is missing can't be read at present");
+            member.measure();
         }
     }
-    for (request, answer) in stream.answers {
-        member.outbox.answered(member, request, answer);
-    }
+    member.outbox.answered(member, stream.answers);
 }
 
 fn take_requests(member: &Arc<Member>, from: &Sender, requests: Vec<(u64, Change)>) {

@@ -131,8 +131,9 @@ impl Registry {
     /// Registers a mailbox under a name. When it returns, the name is this one's everywhere, and this node's own look-ups show it.
     ///
     /// # Errors
-    /// [`RegistryError::Taken`] when it is another's, and only then; [`RegistryError::Invalid`]; [`RegistryError::Lost`] when the session of this node has lapsed;
-    /// [`RegistryError::Unavailable`]: it was not registered; [`RegistryError::OutcomeUnknown`]: if it was or is yet, it is taken back.
+    /// [`RegistryError::Taken`] when it is another's, and only then; [`RegistryError::Invalid`]; [`RegistryError::Lost`] when the mailbox is closed for good, with the session that it
+    /// hangs on; [`RegistryError::Unavailable`]: it was not registered, as while the session of this node has lapsed; [`RegistryError::OutcomeUnknown`]: if it was or is yet, it is taken back;
+    /// [`RegistryError::Left`].
     ///
     /// # Cancel safety
     /// Dropping the future takes the registration back, if it was made.
@@ -145,12 +146,19 @@ impl Registry {
     ) -> Result<Registration, RegistryError> {
         let name: Name = name.parse()?;
         metadata.admit()?;
-        let hold = self.member.ground.session().hold();
-        mailbox.shared.hang_on(&hold);
+        if self.member.leaving.load(Ordering::SeqCst) {
+            return Err(RegistryError::Left);
+        }
         let lost = || RegistryError::Lost { name: name.to_string() };
-        if hold.remaining().is_zero() || mailbox.shared.is_closed() {
+        if mailbox.shared.is_closed() {
             return Err(lost());
         }
+        let hold = self.member.ground.session().hold();
+        if hold.remaining().is_zero() {
+            let what = format!("the registration of {name}");
+            return Err(RegistryError::unavailable(what, "the session of this node has lapsed"));
+        }
+        mailbox.shared.hang_on(&hold);
         let session = hold.session().id();
         let number = self.member.mailroom.add(session, Arc::new(mailbox.clone()));
         let shared = Arc::clone(&mailbox.shared);
@@ -288,7 +296,29 @@ impl Registry {
         }
     }
 
+    /// Brings a message to whoever has a name, and counts what comes of it.
     async fn bring(
+        &self,
+        name: &str,
+        body: bytes::Bytes,
+        wants_reply: bool,
+        timeout: Duration,
+    ) -> Result<postman::Outcome, RegistryError> {
+        let result = self.try_bring(name, body, wants_reply, timeout).await;
+        let outcome = match &result {
+            Ok(postman::Outcome::Delivered) => "delivered",
+            Ok(postman::Outcome::Answer(_)) => "answered",
+            Ok(postman::Outcome::Dropped) => "unanswered",
+            Err(RegistryError::TimedOut { .. }) => "timed_out",
+            Ok(postman::Outcome::Refused(_)) | Err(_) => "refused",
+        };
+        let registry = self.member.registry.to_shared();
+        metrics::counter!("tenure_registry_messages_total", "registry" => registry, "outcome" => outcome)
+            .increment(1);
+        result
+    }
+
+    async fn try_bring(
         &self,
         name: &str,
         body: bytes::Bytes,
@@ -439,8 +469,12 @@ impl Registry {
         }
     }
 
-    /// Takes part no longer: all mailboxes of this node are closed, their names taken back, and if this node leads, another does.
+    /// Takes part no longer: all mailboxes of this node are closed, their names taken back, and if this node leads, another does. Returns when that is so, or after a little more than a ttl.
+    /// A clone of one that has left changes nothing, though the registry may be open again.
     pub async fn leave(self) {
+        let Some(members) = self.members.upgrade().filter(|members| members.has(&self.member)) else {
+            return;
+        };
         self.member.leaving.store(true, Ordering::SeqCst);
         self.member.mailroom.close_all();
         let time = self.member.ground.request_time();
@@ -448,9 +482,7 @@ impl Registry {
         let left = Change::Left { through: self.member.mailroom.last() };
         let _ = request(&self.member, self.member.me(), left, time).await;
         step_down(&self.member).await;
-        if let Some(members) = self.members.upgrade() {
-            members.close(&self.member.registry);
-        }
+        members.close(&self.member);
     }
 }
 

@@ -32,7 +32,7 @@ pub(crate) async fn request(
     let (told, answer) = oneshot::channel();
     let Some(number) = member.outbox.submit(member, owner, change, Some(told)) else { return Err(lost()) };
     // Given up when this is dropped, too.
-    let waiting = Waiting { member, number };
+    let mut waiting = Waiting { member, number, pending: true };
     let answered = member.ground.env().timeout(timeout, async {
         let answer = answer.await;
         if let Ok(Answer::Done(position)) = answer {
@@ -40,7 +40,9 @@ pub(crate) async fn request(
         }
         answer
     });
-    let result = match answered.await {
+    let answered = answered.await;
+    waiting.pending = answered.is_err();
+    let result = match answered {
         Ok(Ok(Answer::Done(_))) => Ok(()),
         Ok(Ok(Answer::Taken(by))) => Err(RegistryError::Taken { name: name(), by }),
         Ok(Ok(Answer::Gone | Answer::Ended)) => Err(lost()),
@@ -75,6 +77,8 @@ pub(crate) async fn request(
 struct Waiting<'a> {
     member: &'a Arc<Member>,
     number: u64,
+    /// Whether there was no answer yet.
+    pending: bool,
 }
 
 impl Waiting<'_> {
@@ -86,6 +90,8 @@ impl Waiting<'_> {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.give_up();
+        if self.pending {
+            self.give_up();
+        }
     }
 }

@@ -17,7 +17,8 @@ const EVENTS_MAX: usize = 4096;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
-    /// All that are there. It comes first, and again if so much happened that not every event could be kept: then it counts in place of them.
+    /// All that are there. It comes first, and again if not every event can be told: so much happened that not all could be kept, or this node was away until the log was shortened past what it
+    /// knew. Then it counts in place of them.
     Snapshot {
         /// In the order of names.
         entries: Vec<Arc<Entry>>,
@@ -62,7 +63,20 @@ struct Waiting {
     behind: bool,
 }
 
+impl Waiting {
+    fn start_anew(&mut self) {
+        self.events.clear();
+        self.behind = true;
+    }
+}
+
 impl Listener {
+    /// Has all that is there given next, since what led to it can't be told.
+    pub(crate) fn start_anew(&self) {
+        self.waiting.lock().start_anew();
+        self.told.notify_one();
+    }
+
     /// Takes down what is meant, and wakes whoever waits.
     pub(crate) fn hear(&self, moved: &[Moved], position: u64) {
         let mut waiting = self.waiting.lock();
@@ -72,8 +86,7 @@ impl Listener {
         for moved in moved {
             let Some(event) = self.event(moved, position) else { continue };
             if waiting.events.len() == EVENTS_MAX {
-                waiting.events.clear();
-                waiting.behind = true;
+                waiting.start_anew();
                 break;
             }
             waiting.events.push_back(event);

@@ -40,18 +40,29 @@ const ROUND: Duration = Duration::from_secs(10);
 /// After a failure.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How many timers are handled at once.
+/// How many timers of a shard are looked at first, and how many of its servers are told to sweep at once.
 const DUE_MAX: usize = 20;
 
-/// After a server was told to sweep, in milliseconds: by then it has.
+/// After a server was told to sweep, in milliseconds: by then it has. If not, it is told again, after twice as long each time.
 const SWEEP_PAUSE_MS: u64 = 1000;
+
+/// The longest such pause.
+const SWEEP_PAUSE_MOST_MS: u64 = 60_000;
 
 /// Something to look at.
 enum Place {
     /// Marks of work, from here on.
     Work(Range),
-    /// The timers of this shard.
-    Due(u64),
+    /// The timers of this shard, from here on, so many at once; and how many of its servers were told to sweep.
+    Due { shard: u64, range: Range, limit: usize, told: usize },
+}
+
+/// A server that was told to sweep, and has not yet.
+#[derive(Clone, Copy)]
+struct Asked {
+    /// When it is told again, in milliseconds since 1970.
+    again: u64,
+    pause: u64,
 }
 
 /// Finds work.
@@ -67,6 +78,8 @@ pub(crate) struct Consumer<S: Server> {
     seen: BTreeMap<Key, Version>,
     /// When the next timer of each shard is due, in milliseconds since 1970.
     due: BTreeMap<u64, u64>,
+    /// Who was told to sweep, by the key of `due` that says so.
+    asked: BTreeMap<Key, Asked>,
     /// The session that this node has announced itself under.
     announced: Option<SessionId>,
 }
@@ -89,6 +102,7 @@ impl<S: Server> Consumer<S> {
             watching: BTreeMap::new(),
             seen: BTreeMap::new(),
             due: BTreeMap::new(),
+            asked: BTreeMap::new(),
             announced: None,
         }
     }
@@ -202,6 +216,7 @@ impl<S: Server> Consumer<S> {
         let shards: BTreeSet<u64> = (0..SHARDS).filter(|shard| first(*shard) == Some(own)).collect();
         self.watching.retain(|shard, _| shards.contains(shard));
         self.due.retain(|shard, _| shards.contains(shard));
+        self.asked.clear();
         for shard in &shards {
             self.watching.entry(*shard).or_insert_with(|| {
                 let ranges = [self.keys.work(*shard).range(), self.keys.due(*shard).range()];
@@ -218,14 +233,17 @@ impl<S: Server> Consumer<S> {
             self.seen.clear();
         }
         let limits = self.kind.ground.store().limits();
-        let mut ranges: Vec<Place> = self
-            .own(shards)
-            .flat_map(|shard| [Place::Work(self.keys.work(shard).range()), Place::Due(shard)])
-            .collect();
+        let mut ranges = Vec::new();
+        for shard in self.own(shards).collect::<Vec<_>>() {
+            self.due.remove(&shard);
+            ranges.push(Place::Work(self.keys.work(shard).range()));
+            let range = self.keys.due(shard).range();
+            ranges.push(Place::Due { shard, range, limit: DUE_MAX, told: 0 });
+        }
         while !ranges.is_empty() {
             let reads = ranges.iter().map(|place| match place {
                 Place::Work(range) => Read::Range { range: range.clone(), limit: limits.page_items },
-                Place::Due(shard) => Read::Range { range: self.keys.due(*shard).range(), limit: DUE_MAX },
+                Place::Due { range, limit, .. } => Read::Range { range: range.clone(), limit: *limit },
             });
             let found = self.kind.ground.store().read(reads.collect()).await?;
             let mut rest = Vec::new();
@@ -238,9 +256,11 @@ impl<S: Server> Consumer<S> {
                             rest.push(Place::Work(range.after(&last.key)));
                         }
                     }
-                    Place::Due(shard) => {
-                        if self.fire(shard, &page.items).await? {
-                            rest.push(Place::Due(shard));
+                    Place::Due { shard, range, mut told, .. } => {
+                        let is_over = self.fire(shard, &range, &page.items, &mut told).await?;
+                        if let Some(last) = page.items.last().filter(|_| page.more && !is_over) {
+                            let (range, limit) = (range.after(&last.key), limits.page_items);
+                            rest.push(Place::Due { shard, range, limit, told });
                         }
                     }
                 }
@@ -262,13 +282,7 @@ impl<S: Server> Consumer<S> {
 
     /// Pokes the desks of servers whose marks have changed.
     fn poke(&mut self, range: &Range, items: &[Item]) -> Result<(), StoreError> {
-        // Marks that are gone need not be remembered; within a page, that is known.
-        if let Some(last) = items.last() {
-            let there: BTreeSet<&Key> = items.iter().map(|item| &item.key).collect();
-            self.seen.retain(|key, _| !range.contains(key) || *key > last.key || there.contains(key));
-        } else {
-            self.seen.retain(|key, _| !range.contains(key));
-        }
+        forget(&mut self.seen, range, items);
         for item in items {
             if self.seen.insert(item.key.clone(), item.version) != Some(item.version) {
                 self.kind.desk(&id_of(&item.key)?).poke();
@@ -277,63 +291,87 @@ impl<S: Server> Consumer<S> {
         Ok(())
     }
 
-    /// Moves messages whose time has come into their queues, and finds out when the next of the shard is due. Returns whether to look again at once.
-    async fn fire(&mut self, shard: u64, items: &[Item]) -> Result<bool, CommitError> {
-        self.due.remove(&shard);
+    /// Moves messages whose time has come into their queues, tells servers to sweep, and finds out when the next of the
+    /// shard is due. Returns whether that was found: nothing behind is due.
+    async fn fire(
+        &mut self,
+        shard: u64,
+        range: &Range,
+        items: &[Item],
+        told: &mut usize,
+    ) -> Result<bool, CommitError> {
+        forget(&mut self.asked, range, items);
         let now = millis(self.kind.ground.env().unix_time());
-        let mut due = Vec::new();
         for item in items {
             let (at, id, timer) = due_of(&item.key)?;
             if at > now {
-                self.due.insert(shard, at);
-                break;
+                self.wake(shard, at);
+                return Ok(true);
             }
-            due.push((item.clone(), at, id, timer));
+            if timer == SWEEP {
+                let again = self.ask(&item.key, at, &id, now, told);
+                self.wake(shard, again);
+            } else {
+                self.deliver(item, at, &id, timer).await?;
+            }
         }
-        // What is swept goes a little later: looking again at once would find it again.
-        let sweeps = due.iter().any(|(.., timer)| *timer == SWEEP);
-        let more = due.len() == DUE_MAX && !sweeps;
-        self.deliver(due).await?;
-        if sweeps {
-            let soon = now + SWEEP_PAUSE_MS;
-            self.due.entry(shard).and_modify(|due| *due = soon.min(*due)).or_insert(soon);
-        }
-        Ok(more)
+        Ok(false)
     }
 
-    /// Puts messages that are due into their queues, each exactly once: whoever takes the timer away puts it there.
-    async fn deliver(&mut self, due: Vec<(Item, u64, Name, u64)>) -> Result<(), CommitError> {
-        let ground = self.kind.ground.clone();
+    /// The shard is looked at again then, or before.
+    fn wake(&mut self, shard: u64, at: u64) {
+        self.due.entry(shard).and_modify(|due| *due = at.min(*due)).or_insert(at);
+    }
+
+    /// Tells a server to sweep, unless it was told a little before, or enough others were. Returns when to look again.
+    fn ask(&mut self, key: &Key, at: u64, id: &Name, now: u64, told: &mut usize) -> u64 {
+        let asked = self.asked.get(key).copied();
+        if let Some(asked) = asked.filter(|asked| asked.again > now) {
+            return asked.again;
+        }
+        if *told == DUE_MAX {
+            return now + SWEEP_PAUSE_MS;
+        }
+        *told += 1;
+        // A desk that is too busy is told again.
+        let _ = self.kind.desk(id).requests.try_send(Request::Sweep(at));
+        let pause = asked.map_or(SWEEP_PAUSE_MS, |asked| (2 * asked.pause).min(SWEEP_PAUSE_MOST_MS));
+        self.asked.insert(key.clone(), Asked { again: now + pause, pause });
+        now + pause
+    }
+
+    /// Puts a message that is due into its queue, exactly once: whoever takes the timer away puts it there.
+    async fn deliver(&self, item: &Item, at: u64, id: &Name, timer: u64) -> Result<(), CommitError> {
+        let ground = &self.kind.ground;
         let now = Bytes::copy_from_slice(&millis(ground.env().unix_time()).to_be_bytes());
-        for (item, at, id, timer) in due {
-            if timer == SWEEP {
-                let desk = self.kind.desk(&id);
-                // A desk that is too busy is asked again in the next round.
-                let _ = desk.requests.try_send(Request::Sweep(at));
-                continue;
-            }
-            let keys = ServerKeys::new(ground.keys(), &self.kind.name, &id);
-            let place = keys.timer(timer, at);
-            let list = if item.value == URGENT { &keys.urgent } else { &keys.queue };
-            let found = ground.store().read(vec![Read::Key(place.clone())]).await?;
-            let commit = match found.key(0) {
-                Some(found) => Commit::new()
-                    .check(Check::Version(place.clone(), found.version))
-                    .delete(place)
-                    .delete(item.key)
-                    .append(list.clone(), found.value.clone())
-                    .set(keys.work.clone(), now.clone()),
-                // It was cancelled, or its server deleted.
-                None => Commit::new().delete(item.key),
-            };
-            match ground.store().commit(commit).await {
-                Ok(_) => self.kind.poke(&id),
-                Err(CommitError::Conflict(_)) => {}
-                Err(error) => return Err(error),
-            }
+        let keys = ServerKeys::new(ground.keys(), &self.kind.name, id);
+        let place = keys.timer(timer, at);
+        let list = if item.value == URGENT { &keys.urgent } else { &keys.queue };
+        let found = ground.store().read(vec![Read::Key(place.clone())]).await?;
+        let commit = match found.key(0) {
+            Some(found) => Commit::new()
+                .check(Check::Version(place.clone(), found.version))
+                .delete(place)
+                .delete(item.key.clone())
+                .append(list.clone(), found.value.clone())
+                .set(keys.work.clone(), now),
+            // It was cancelled, or its server deleted.
+            None => Commit::new().delete(item.key.clone()),
+        };
+        match ground.store().commit(commit).await {
+            Ok(_) => self.kind.poke(id),
+            Err(CommitError::Conflict(_)) => {}
+            Err(error) => return Err(error),
         }
         Ok(())
     }
+}
+
+/// Forgets what was noted of keys that are gone; within a page, that is known.
+fn forget<T>(noted: &mut BTreeMap<Key, T>, range: &Range, items: &[Item]) {
+    let there: BTreeSet<&Key> = items.iter().map(|item| &item.key).collect();
+    let last = items.last().map(|item| &item.key);
+    noted.retain(|key, _| !range.contains(key) || last.is_some_and(|last| key > last) || there.contains(key));
 }
 
 /// Waits for changes of a shard, for ever.

@@ -9,6 +9,7 @@ use tenure_store::{Env, Limits, Name, StoreError};
 
 use crate::{
     EffectId, Message, Server, ServerError,
+    effects::Wanted,
     keys::ServerKeys,
     message_bytes_max,
     once::Place,
@@ -38,7 +39,7 @@ pub(crate) struct Wishes {
     pub(crate) late: Vec<(Place, Bytes)>,
     pub(crate) sent: Vec<Sent>,
     pub(crate) cancelled: Vec<Timer>,
-    pub(crate) effects: Vec<(EffectId, Bytes)>,
+    pub(crate) effects: Vec<Wanted>,
     pub(crate) after_commit: Vec<AfterCommit>,
     pub(crate) lock: bool,
     pub(crate) stop: Option<String>,
@@ -138,7 +139,8 @@ impl<S: Server> Context<'_, S> {
     /// Sends to a server, maybe to this one. It is in its queue when this message is done.
     ///
     /// # Errors
-    /// [`ServerError::Invalid`] when `id` is no [`Name`], or the message can't be stored.
+    /// [`ServerError::Invalid`] when `id` is no [`Name`], or the message can't be stored; [`ServerError::TooLarge`] when
+    /// it is longer than a [message](crate::message_bytes_max) may be.
     pub fn cast<T: Server>(&mut self, id: &str, cast: &T::Cast) -> Result<(), ServerError> {
         self.send::<T>(id, cast, None)
     }
@@ -146,7 +148,7 @@ impl<S: Server> Context<'_, S> {
     /// The same, so much later. It can be cancelled until then.
     ///
     /// # Errors
-    /// As [`Context::cast`].
+    /// As [`Context::cast`]; a delayed message may be no longer than one value of the store.
     pub fn cast_after<T: Server>(
         &mut self,
         id: &str,
@@ -181,8 +183,9 @@ impl<S: Server> Context<'_, S> {
             locked: false,
             body: pack(cast)?,
         };
-        if later.is_some() {
-            admit_delayed(parcel.weight(), self.limits.value_bytes)?;
+        match later {
+            Some(_) => admit_delayed(parcel.weight(), self.limits.value_bytes)?,
+            None => admit("a message", parcel.weight(), &self.limits)?,
         }
         self.wishes.sent.push(Sent { kind, id, keys, later, parcel });
         Ok(())
@@ -197,7 +200,7 @@ impl<S: Server> Context<'_, S> {
         let id = EffectId(self.env.random_u64(), self.env.random_u64());
         let body = pack(effect)?;
         admit("an effect", body.len(), &self.limits)?;
-        self.wishes.effects.push((id, body));
+        self.wishes.effects.push(Wanted { id, message: self.message, body });
         Ok(id)
     }
 

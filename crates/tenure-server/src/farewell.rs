@@ -15,7 +15,7 @@ use crate::{
     reply::{self, Outcome},
 };
 
-/// How many keys of timers one commit takes along, with room for the rest.
+/// How many keys of timers one commit takes along, and of its operations at most a third, with room for the rest.
 const DUES_MAX: usize = 40;
 
 /// The most callers that are told; a queue is rarely as long.
@@ -105,7 +105,7 @@ impl Farewell {
         }
     }
 
-    /// As much as the commit that deletes the server may take along.
+    /// As much as a commit may take along in which there is room for so much.
     pub(crate) fn some(&mut self, limits: &Limits) -> (Answers, Vec<Key>) {
         let (mut answers, mut dues) = (Answers::new(), Vec::new());
         // An answer has some twenty bytes; a session costs a check and a key.
@@ -118,7 +118,7 @@ impl Farewell {
             }
             answers.entry(caller.session()).or_default().push((caller.slot, Outcome::Deleted));
         }
-        while dues.len() < DUES_MAX
+        while dues.len() < DUES_MAX.min(limits.commit_operations / 3)
             && let Some(due) = self.dues.pop_first()
         {
             dues.push(due);

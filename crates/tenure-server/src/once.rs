@@ -4,6 +4,8 @@
 //! [`ReplyTo`](crate::ReplyTo), is written in pieces too, under a number that its record tells from the beginning: only
 //! the first answer, and only as long as there is that record.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use tenure_cluster::Keys;
@@ -38,6 +40,38 @@ pub(crate) enum Answer {
     },
     /// In pieces under this number, if it was given.
     Later(u64),
+}
+
+impl Answer {
+    /// Adds the deletion of what is kept apart from its record.
+    pub(crate) fn forget(&self, commit: Commit, keys: &ServerKeys) -> Commit {
+        match self {
+            Self::Here(_) => commit,
+            Self::InPieces { number, count } => {
+                (0..*count).fold(commit, |commit, at| commit.delete(keys.piece(*number, at)))
+            }
+            Self::Later(number) => commit.delete_range(keys.pieces(*number)),
+        }
+    }
+
+    /// How many operations of a commit that takes.
+    pub(crate) fn operations(&self) -> usize {
+        match self {
+            Self::Here(_) => 0,
+            Self::InPieces { count, .. } => usize::try_from(*count).unwrap_or(usize::MAX),
+            // The deletion of a range counts as two.
+            Self::Later(_) => 2,
+        }
+    }
+}
+
+/// What is kept under the idempotency keys of some messages.
+#[derive(Debug, Default)]
+pub(crate) struct Known {
+    /// Answers by their key; `None` if it comes later.
+    pub(crate) answers: BTreeMap<String, Option<Bytes>>,
+    /// Those whose time is over, and that nobody has swept: whoever writes another in their place deletes their pieces.
+    pub(crate) over: BTreeMap<String, Answer>,
 }
 
 /// An answer, kept until that time; pieces are added to the commit.

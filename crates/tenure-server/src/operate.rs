@@ -137,8 +137,10 @@ impl<S: Server> ServerRef<S> {
         self.change(|head| head.stopped.take().is_some()).await
     }
 
-    /// Deletes everything that the server has; those who wait for it are told. Effects that are not done are done all
-    /// the same. A later message makes a new one. Returns whether there was anything.
+    /// Deletes everything that the server has; those whose messages wait are told, but for a call that is appended
+    /// while this is under way, and for those who are to be answered through [`Context::reply_to`](crate::Context::reply_to).
+    /// Effects that are not done are done all the same. A later message makes a new one. Returns whether there was
+    /// anything.
     ///
     /// # Errors
     /// Errors of the store. It may be asked for again.

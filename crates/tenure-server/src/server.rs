@@ -220,7 +220,7 @@ pub struct Policy {
     pub dead_kept: Duration,
     /// The most messages that one commit takes.
     pub batch_max: usize,
-    /// A callback that runs longer is reported.
+    /// A callback that ran longer is reported, when it returns.
     pub slow: Duration,
     /// How many servers a node keeps in memory.
     pub cached_max: usize,

@@ -209,3 +209,76 @@ async fn a_deletion_whose_answer_was_lost_is_not_made_again() {
     assert!(matches!(told, Err(ServerError::OutcomeUnknown(_))), "{told:?}");
     assert_eq!((world.ran(), client.journal("j").status().await.unwrap()), (2, None));
 }
+
+#[tokio::test(start_paused = true)]
+async fn messages_do_not_wait_until_all_is_swept() {
+    let fleet = Fleet::new();
+    let a = fleet.join("a").await;
+    a.serve(World::default());
+    let j = a.journal("j");
+    for number in 0..3000 {
+        j.call_with(Say::Note("n".into(), number), key(&number.to_string())).await.unwrap();
+    }
+    fleet.env.sleep(Duration::from_secs(590)).await;
+    a.link.set_faults(Faults { delay: Duration::from_millis(10), ..Faults::NONE });
+    while fleet.store_keys("once").await.len() == 3000 {
+        fleet.env.sleep(Duration::from_millis(100)).await;
+    }
+    let asked = fleet.env.now();
+    j.call(word("x")).await.unwrap();
+    let took = fleet.env.now() - asked;
+    assert!(took < Duration::from_millis(200), "{took:?}");
+    assert!(fleet.store_keys("once").await.len() > 2000, "most is still to be swept");
+    fleet.env.sleep(Duration::from_secs(30)).await;
+    assert_eq!(fleet.store_keys("once").await.len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_swept_fits_a_commit() {
+    let fleet = portable();
+    let a = fleet.join("a").await;
+    a.serve(World::default());
+    let j = a.journal("j");
+    for number in 0..40 {
+        let held = key(&number.to_string()).timeout(Duration::from_millis(10));
+        assert!(j.call_with(Say::Hold, held).await.is_err());
+    }
+    for _ in 0..40 {
+        j.cast(Say::Panic("x".into())).await.unwrap();
+    }
+    until(&fleet.env, || async { status(&j).await.died == 40 }).await;
+    a.kill();
+    fleet.env.sleep(Duration::from_secs(1400)).await;
+    assert_eq!((fleet.store_keys("once").await.len(), fleet.store_keys("dead").await.len()), (40, 40));
+    let b = fleet.join("b").await;
+    b.serve(World::default());
+    fleet.env.sleep(Duration::from_secs(60)).await;
+    let due = fleet.store_keys("due").await;
+    assert_eq!(
+        (fleet.store_keys("once").await, fleet.store_keys("dead").await, due),
+        (vec![], vec![], vec![])
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn pieces_of_an_answer_whose_time_is_over_go_when_another_takes_its_place() {
+    let fleet = portable();
+    let a = fleet.join("a").await;
+    a.serve(World::default());
+    let large = Say::Large(300_000);
+    a.journal("j").call_with(large.clone(), key("k")).await.unwrap();
+    let held = ask(&a.journal("j"), Say::Hold, key("held"));
+    fleet.env.sleep(Duration::from_secs(1)).await;
+    a.journal("j").call(Say::Release).await.unwrap();
+    assert_eq!(held.await.unwrap().unwrap(), words(&["released"]));
+    let before = fleet.store_keys("piece").await;
+    a.kill();
+    fleet.env.sleep(Duration::from_secs(601)).await;
+    let b = fleet.join("b").await;
+    b.serve(World::default());
+    assert_eq!(b.journal("j").call_with(word("x"), key("held")).await.unwrap(), words(&["x"]));
+    b.journal("j").call_with(large, key("k")).await.unwrap();
+    let after = fleet.store_keys("piece").await;
+    assert_eq!((before.len(), after.len()), (3, 2), "{after:?}");
+    assert!(!after.iter().any(|key| before.contains(key)), "{after:?}");
+}

@@ -8,7 +8,7 @@ use std::{sync::atomic::AtomicU64, time::Duration};
 
 use fleet::*;
 use tenure_server::*;
-use tenure_store::{Faults, Limited, Limits, MemoryStore};
+use tenure_store::{Commit, Faults, Limited, Limits, MemoryStore, Store as _, StoreExt as _};
 use tokio::task::JoinHandle;
 
 fn key(key: &str) -> CallOptions {
@@ -314,4 +314,125 @@ async fn effects_outlive_a_server_and_its_node() {
     fleet.env.sleep(Duration::from_secs(60)).await;
     assert_eq!(world.effects().len(), 1);
     assert_eq!(client.journal("j").status().await.unwrap(), None);
+}
+
+/// How often this effect was tried.
+fn tries(world: &World, effect: &str) -> usize {
+    world.effects().iter().filter(|(found, _)| found == effect).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_effect_gets_its_turn_though_many_before_it_fail() {
+    let fleet = Fleet::new();
+    let (a, client) = (fleet.join("a").await, fleet.join("client").await);
+    let world = a.serve(World::default());
+    let effects = [HOPELESS; 40].into_iter().chain(["good"]);
+    client.journal("j").cast_all(effects.map(|effect| Say::Effect(effect.into()))).await.unwrap();
+    fleet.env.sleep(Duration::from_secs(60)).await;
+    assert_eq!((tries(&world, "good"), fleet.entries("effect", "j").await), (1, 40));
+    let hopeless = tries(&world, HOPELESS) / 40;
+    assert!((4..15).contains(&hopeless), "{hopeless} tries of each in a minute");
+    // Nor does one that comes later wait for the others' pauses.
+    client.journal("j").call(Say::Effect("later".into())).await.unwrap();
+    fleet.env.sleep(Duration::from_millis(500)).await;
+    assert_eq!((tries(&world, "later"), tries(&world, HOPELESS) / 40), (1, hopeless));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_finds_its_effects_behind_those_of_another() {
+    let fleet = portable();
+    let (a, b) = (fleet.join("a").await, fleet.join("b").await);
+    let (_, world) = (a.serve(World::default()), b.serve(World::default()));
+    for _ in 0..150 {
+        a.journal("j").call(Say::Effect(HOPELESS.into())).await.unwrap();
+    }
+    for _ in 0..30 {
+        b.journal("j").call(Say::Effect("good".into())).await.unwrap();
+    }
+    fleet.env.sleep(Duration::from_secs(60)).await;
+    assert_eq!((tries(&world, "good"), tries(&world, HOPELESS)), (30, 0));
+    assert_eq!(fleet.entries("effect", "j").await, 150);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_effect_is_done_though_nobody_knows_what_became_of_its_commit() {
+    // One of them does not look after the shard of this server.
+    for from_a in [true, false] {
+        let fleet = Fleet::new();
+        let (a, b, client) = (fleet.join("a").await, fleet.join("b").await, fleet.join("client").await);
+        let worlds = [a.serve(World::default()), b.serve(World::default())];
+        client.journal("j").call(word("x")).await.unwrap();
+        fleet.env.sleep(Duration::from_secs(3)).await;
+        let seat = if from_a { &a } else { &b };
+        let lost = Faults { unknown_landed: 1.0, delay: Duration::from_millis(200), ..Faults::NONE };
+        seat.link.set_faults(lost);
+        let asking = ask(&seat.journal("j"), Say::Effect("good".into()), false);
+        while fleet.entries("effect", "j").await == 0 {
+            fleet.env.sleep(Duration::from_millis(1)).await;
+        }
+        // The mark of the commit is gone before anybody has looked.
+        assert!(client.journal("j").delete().await.unwrap());
+        seat.link.set_faults(Faults::NONE);
+        let told = asking.await.unwrap();
+        assert!(matches!(told, Err(ServerError::OutcomeUnknown(_))), "{told:?}");
+        fleet.env.sleep(Duration::from_secs(60)).await;
+        assert_eq!(tries(&worlds[usize::from(!from_a)], "good"), 1);
+        assert_eq!(fleet.entries("effect", "j").await, 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_that_does_not_fit_a_commit_is_a_dead_letter() {
+    let fleet = portable();
+    let (a, client) = (fleet.join("a").await, fleet.join("client").await);
+    let world = a.serve(World::default());
+    let j = client.journal("j");
+    j.cast_all([word("one"), Say::Scatter(100), word("two")]).await.unwrap();
+    fleet.env.sleep(Duration::from_secs(60)).await;
+    assert_eq!((said(&j).await, status(&j).await.waiting), (words(&["one", "two"]), 0));
+    let letters = j.dead_letters(None, 10).await.unwrap();
+    assert!(letters.len() == 1 && letters[0].attempts[0].error.contains("split"), "{letters:?}");
+    assert!(world.ran() < 10, "there is no use in trying again");
+    // One that fits is carried out, though others wait for the server.
+    j.call(Say::Scatter(40)).await.unwrap();
+    assert_eq!(j.status().await.unwrap(), None);
+    until(&fleet.env, || async { said(&client.journal("39-other")).await.len() == 1 }).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn timers_do_not_wait_for_sweeps_of_servers_that_can_not_be_read() {
+    let fleet = Fleet::new();
+    let (a, client) = (fleet.join("a").await, fleet.join("client").await);
+    a.serve(World::default());
+    for number in 0..500 {
+        client.journal(&format!("{number}-broken")).call_with(word("x"), key("k")).await.unwrap();
+    }
+    client.journal("whole").call_with(word("x"), key("k")).await.unwrap();
+    for number in 0..20 {
+        let timed = client.journal(&format!("{number}-timed"));
+        timed.cast_after(Duration::from_secs(800), word("x")).await.unwrap();
+    }
+    let heads = fleet.store.scan(&fleet.area("head").range(), 1000).await.unwrap().items;
+    for head in heads.into_iter().filter(|head| name(&head.key).contains("broken")) {
+        fleet.store.commit(Commit::new().set(head.key, &b"garbage"[..])).await.unwrap();
+    }
+    fleet.env.sleep(Duration::from_secs(830)).await;
+    for number in 0..20 {
+        assert_eq!(said(&client.journal(&format!("{number}-timed"))).await, words(&["x"]), "{number}");
+    }
+    let kept = fleet.store_keys("once").await;
+    assert!(kept.len() == 500 && !kept.iter().any(|key| key.contains("whole")), "{} are kept", kept.len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_callback_sends_is_no_larger_than_a_message_may_be() {
+    let fleet = portable();
+    let (a, client) = (fleet.join("a").await, fleet.join("client").await);
+    a.serve(World::default());
+    let told = client.journal("j").call_with(Say::Post("other".into(), 600_000), patient()).await;
+    let (told, most) = (told.unwrap_err().to_string(), message_bytes_max(&Limits::PORTABLE).to_string());
+    assert!(told.contains("600") && told.contains(&most), "{told}");
+    assert_eq!(client.journal("other").status().await.unwrap(), None);
+    client.journal("j").call(Say::Post("other".into(), 500_000)).await.unwrap();
+    until(&fleet.env, || async { said(&client.journal("other")).await.len() == 1 }).await;
 }

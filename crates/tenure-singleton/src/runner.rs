@@ -42,6 +42,13 @@ enum After {
     End,
 }
 
+/// What follows a time as a follower.
+enum Next {
+    Lead(Terms),
+    Stand,
+    End,
+}
+
 impl Runner {
     pub(crate) async fn run(mut self) {
         self.tell.tell(Event::Started);
@@ -50,10 +57,10 @@ impl Runner {
         let mut standby = Standing::default();
         while standing {
             self.tell.phase(Phase::Following, None);
-            let Some(terms) = self.follow(&mut standby).await else { break };
+            let Next::Lead(terms) = self.follow(&mut standby, None).await else { break };
             let term = terms.term;
             self.tell.tell(Event::Elected { term });
-            self.clear(&mut standby).await;
+            self.clear(&mut standby, StopReason::Elected).await;
             self.tell.phase(Phase::Leading, term);
             let after = self.lead(terms).await;
             standing = match after {
@@ -67,18 +74,19 @@ impl Runner {
                 After::CoolDown => {
                     self.release(None).await;
                     self.tell.phase(Phase::Following, None);
-                    self.rest(self.policy.cooldown).await
+                    let cooldown = self.policy.cooldown;
+                    matches!(self.follow(&mut standby, Some(cooldown)).await, Next::Stand)
                 }
                 After::End => false,
             };
         }
-        self.clear(&mut standby).await;
+        self.clear(&mut standby, StopReason::Shutdown).await;
         self.release(None).await;
         self.tell.phase(Phase::Ended, None);
         self.tell.tell(Event::Ended);
     }
 
-    /// Waits, without standing; returns whether to go on.
+    /// Waits before it follows; returns whether to go on.
     async fn rest(&mut self, time: Duration) -> bool {
         let end = self.env.now().after(time);
         loop {
@@ -95,11 +103,20 @@ impl Runner {
         }
     }
 
-    /// Keeps a follower child, if there is to be one, until this node leads; `None` when it is to end.
-    async fn follow(&mut self, standby: &mut Standing) -> Option<Terms> {
+    /// Keeps a follower child, if there is to be one, until this node leads; or, during a cooldown, until that is over.
+    async fn follow(&mut self, standby: &mut Standing, cooldown: Option<Duration>) -> Next {
         let Self { seat, policy, follower, env, tell, orders, .. } = self;
         let mut told = tell.clone();
-        let mut win = std::pin::pin!(seat.win(&mut told));
+        let next = async {
+            match cooldown {
+                None => Next::Lead(seat.win(&mut told).await),
+                Some(_) => {
+                    sleep(env, cooldown).await;
+                    Next::Stand
+                }
+            }
+        };
+        let mut next = std::pin::pin!(next);
         loop {
             if let (Some(child), None, None) = (&*follower, &standby.running, standby.again) {
                 tell.tell(Event::ChildStarted { kind: ChildKind::Follower });
@@ -109,9 +126,9 @@ impl Runner {
                 biased;
                 order = orders.recv() => match order {
                     Some(Order::HandOver { .. }) => {}
-                    Some(Order::Shutdown) | None => return None,
+                    Some(Order::Shutdown) | None => return Next::End,
                 },
-                terms = &mut win => return Some(terms),
+                next = &mut next => return next,
                 end = ended(&mut standby.running) => {
                     standby.running = None;
                     standby.count(&end, policy, env, tell, ChildKind::Follower);
@@ -122,9 +139,9 @@ impl Runner {
     }
 
     /// Stops the follower child. Nothing hangs on it but order, so it gets its grace whatever happens.
-    async fn clear(&mut self, standby: &mut Standing) {
+    async fn clear(&mut self, standby: &mut Standing, reason: StopReason) {
         let Some(mut running) = standby.running.take() else { return *standby = Standing::default() };
-        let (kind, reason) = (ChildKind::Follower, StopReason::Elected);
+        let kind = ChildKind::Follower;
         self.tell.tell(Event::Stopping { kind, reason });
         running.cancel();
         let mut told = self.tell.clone();

@@ -165,6 +165,12 @@ impl<T> Receiver<T> {
         self.wait(|shared| is(&shared.value.read())).await
     }
 
+    /// Whether nothing follows: all senders are gone.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.life.strong_count() == 0
+    }
+
     async fn wait(&self, mut is: impl FnMut(&Shared<T>) -> bool) -> Result<(), Ended> {
         loop {
             let mut changed = std::pin::pin!(self.shared.changed.notified());
@@ -173,7 +179,7 @@ impl<T> Receiver<T> {
             if is(&self.shared) {
                 return Ok(());
             }
-            if self.life.strong_count() == 0 {
+            if self.has_ended() {
                 return Err(Ended);
             }
             changed.await;

@@ -22,6 +22,7 @@ use tenure::{
     store::{Env, Moment, Name, StoreError},
 };
 use tenure_singleton::{ElectionOracle, Oracle, Policy, Restart, Seat, Terms, Told};
+use tokio::sync::Notify;
 
 pub(crate) use options::RunOptions;
 
@@ -185,7 +186,7 @@ impl Runner {
 
     /// Waits until we lead, for as long as the options allow.
     async fn wait(&mut self) -> anyhow::Result<Result<Terms, Exit>> {
-        let limit = self.options.patience();
+        let (limit, no_wait) = (self.options.patience(), self.options.no_wait);
         let Self { seat, events, signals, env, guard, .. } = self;
         events.tell(&Event::Waiting);
         let late = async {
@@ -194,11 +195,13 @@ impl Runner {
                 None => std::future::pending().await,
             }
         };
-        let mut told = Waiting(events);
+        let refused = Notify::new();
+        let mut told = Waiting { events, refused: &refused };
         let outcome = tokio::select! {
             biased;
             terms = seat.win(&mut told) => Ok(terms),
             () = late => Err(Exit::NotLeading),
+            () = refused.notified(), if no_wait => Err(Exit::NotLeading),
             signal = signals.stop() => Err(Exit::signalled(signal)),
             // Others can lead, and have one.
             error = guard.lost() => return Err(unguarded(error)),
@@ -228,13 +231,14 @@ impl Runner {
 
     async fn supervise(&mut self, terms: &Terms) -> io::Result<Ended> {
         let Self { seat, guard, events, env, policy, signals, cluster, .. } = self;
-        let grace = policy.grace;
         if let Some(cluster) = cluster {
             // It may be another one than at the last start.
             tell_session(guard, cluster)?;
         }
         // The clock first: this process may be stopped between the two.
         let (now, left) = (env.now(), terms.remaining());
+        // Somebody else's oracle may grant for less than the ttl: more than a third would leave too little for the work, and for a refresh that fails once.
+        let grace = policy.grace.min(left / 3);
         let until = (left != Duration::MAX).then(|| now.after(left));
         guard.tell(&Order::Until(limits(until, grace)))?;
         guard.tell(&Order::Start { term: terms.term() })?;
@@ -382,14 +386,19 @@ impl Told for Relay {
 }
 
 /// Tells of what is waited for.
-struct Waiting<'a>(&'a Events);
+struct Waiting<'a> {
+    events: &'a Events,
+    /// Is told when another leads.
+    refused: &'a Notify,
+}
 
 impl Told for Waiting<'_> {
     fn denied(&mut self, holder: Option<String>) {
-        self.0.tell(&Event::Denied { holder });
+        self.events.tell(&Event::Denied { holder });
+        self.refused.notify_one();
     }
 
     fn unknown(&mut self, reason: String) {
-        self.0.tell(&Event::Unknown { reason });
+        self.events.tell(&Event::Unknown { reason });
     }
 }

@@ -92,8 +92,9 @@ Exit codes:
   126    the command could not be run
   127    the command was not found";
 
-/// How long `--no-wait` waits for an answer that says who leads.
+/// How long `--no-wait` waits for an answer that says who leads: of our own election, which was joined before, and of an oracle, which may have to be connected to first.
 const AT_ONCE: Duration = Duration::from_millis(500);
+const AT_ONCE_OF_AN_ORACLE: Duration = Duration::from_secs(5);
 
 impl RunOptions {
     /// How the command is treated.
@@ -131,6 +132,7 @@ impl RunOptions {
 
     /// How long to wait for leadership, if not for ever.
     pub(crate) fn patience(&self) -> Option<Duration> {
-        if self.no_wait { Some(AT_ONCE) } else { self.timeout }
+        let at_once = if self.oracle.is_some() { AT_ONCE_OF_AN_ORACLE } else { AT_ONCE };
+        if self.no_wait { Some(at_once) } else { self.timeout }
     }
 }

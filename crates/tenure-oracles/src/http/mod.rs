@@ -36,6 +36,8 @@ pub struct HttpLease {
     settings: HttpSettings,
     client: Client,
     holder: String,
+    /// Whether a release may still be under way, and take what this holder claims anew.
+    doubtful: bool,
     /// The term that was granted last.
     term: Option<u64>,
 }
@@ -63,7 +65,7 @@ impl HttpLease {
             None => candidate::incarnation(&settings.node, &Env::system()),
         };
         let client = Client::new(&settings)?;
-        Ok(Self { settings, client, holder, term: None })
+        Ok(Self { settings, client, holder, doubtful: false, term: None })
     }
 
     /// Who we are to the service.
@@ -124,6 +126,9 @@ const RETRY_LEAST: Duration = Duration::from_millis(100);
 #[async_trait]
 impl Oracle for HttpLease {
     async fn claim(&mut self) -> Answer {
+        if std::mem::take(&mut self.doubtful) && self.settings.holder.is_none() {
+            self.holder = candidate::incarnation(&self.settings.node, &Env::system());
+        }
         let ttl = u64::try_from(self.settings.ttl.as_millis()).unwrap_or(u64::MAX);
         let body = self.body(&[("ttl_ms", json!(ttl))]);
         let reply = self.ask(Method::Post, "/claim", body).await;
@@ -143,9 +148,11 @@ impl Oracle for HttpLease {
         } else {
             format!("?holder={}", ask::escape(&self.holder))
         };
+        self.doubtful = true;
         match self.ask(Method::Delete, &query, self.body(&[])).await {
             // Somebody else's, or nobody's: it is not ours in any case.
             Ok(Reply { status: 200 | 204 | 404 | 409 | 410, .. }) => {
+                self.doubtful = false;
                 Answer::Denied { retry_after: None, holder: None }
             }
             Ok(Reply { status, .. }) => Answer::unknown(format!("the service answers with status {status}")),

@@ -26,7 +26,8 @@ pub struct HttpSettings {
     pub lock: Name,
     /// The node: part of the holder.
     pub node: Name,
-    /// Who we are to the service, if not a name that is made for this oracle alone. Two processes of one name both hold the lease.
+    /// Who we are to the service, if not a name that is made for this oracle alone. Two processes of one name both hold the lease, and a
+    /// release whose answer was lost may take what is claimed under it afterwards.
     pub holder: Option<Name>,
     /// How long a lease lives: what is asked for, and what is believed if the service does not say. Default: 15 s.
     pub ttl: Duration,

@@ -90,6 +90,12 @@ impl ObanPeer {
         Ok(Self { settings, env, database, statement, seen: None })
     }
 
+    /// What it was made with.
+    #[must_use]
+    pub fn settings(&self) -> &ObanSettings {
+        &self.settings
+    }
+
     async fn look(&mut self) -> Result<Answer, Failure> {
         let parameters: [Parameter<'_>; 1] = [(&self.settings.name, Type::TEXT)];
         let asked = self.env.now();

@@ -16,10 +16,14 @@ const DDL: &str = "CREATE UNLOGGED TABLE public.oban_peers (name text NOT NULL P
     started_at timestamp without time zone NOT NULL, expires_at timestamp without time zone NOT NULL)";
 
 fn peer(url: &str, node: &str) -> ObanPeer {
-    let url = format!("oban+{url}?name=MyApp.Oban&interval={}ms", INTERVAL.as_millis());
-    let settings = ObanSettings::from_url(&url, node).unwrap();
-    assert_eq!(settings.settle, SETTLE);
-    ObanPeer::new(settings).unwrap()
+    let peer = peer_looking_every(INTERVAL, url, node);
+    assert_eq!(peer.settings().settle, SETTLE);
+    peer
+}
+
+fn peer_looking_every(interval: Duration, url: &str, node: &str) -> ObanPeer {
+    let url = format!("oban+{url}?name=MyApp.Oban&interval={}ms", interval.as_millis());
+    ObanPeer::new(ObanSettings::from_url(&url, node).unwrap()).unwrap()
 }
 
 /// A node of Oban's: it computes times by its own clock, and writes them as UTC without a zone.
@@ -183,6 +187,31 @@ async fn the_child_runs_where_oban_leads_and_nowhere_else() {
     }
     room.judge();
     assert!(room.changes() >= 7);
+}
+
+/// Each leader goes, with a notice or without, and the other is elected at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn never_two_at_a_time_through_many_changes() {
+    const CHANGES: usize = 200;
+    let database = Database::create().await;
+    database.run(DDL).await;
+    let room = Room::new();
+    let nodes = ["web.1", "web.2"].map(|node| {
+        stayer(&room, node, peer_looking_every(Duration::from_millis(50), &database.url(), node))
+    });
+    let mut obans = [Oban::start(&database, "web.1").await, Oban::start(&database, "web.2").await];
+    for round in 0..=CHANGES {
+        let at = round % 2;
+        assert!(obans[at].elect(30.0).await);
+        let node = obans[at].node.clone();
+        until("the child runs there", Duration::from_secs(20), || room.inside().as_deref() == Some(&node)).await;
+        obans[at].stop(round % 3 == 0).await;
+    }
+    for node in nodes {
+        node.shutdown().await;
+    }
+    room.judge();
+    assert!(room.changes() >= CHANGES, "{} changes", room.changes());
 }
 
 /// Oban stops renewing: the child is gone before the row has expired.

@@ -134,6 +134,7 @@ impl Bench {
         }
         if let Some(base) = base {
             commit = commit.set(keys.base.clone(), base.encode());
+            commit = commit.set(keys.freed.clone(), encode_freed(&self.names.freed()));
             commit = commit.delete_range(keys.log_through(base.position));
             self.base = base;
         }
@@ -151,6 +152,10 @@ impl Bench {
         let (listed, position) = self.names.list(&crate::Query::all(), None, usize::MAX);
         assert_eq!((loaded.position, loaded.epoch), (position, self.names.epoch()));
         assert_eq!(loaded.entries.values().cloned().collect::<Vec<_>>(), listed);
+        // Whoever loads knows as well as the leader which registrations must not come back.
+        let missing: Vec<Mark> =
+            self.names.freed().into_iter().filter(|mark| !loaded.freed.contains(mark)).collect();
+        assert!(missing.is_empty(), "{missing:?}");
     }
 
     async fn keys(&self) -> (usize, usize) {

@@ -89,11 +89,12 @@ struct Heard {
 }
 
 impl Heard {
-    fn hear(&mut self, event: Event, first: bool) -> Result<(), TestCaseError> {
+    /// Whether a snapshot is `due` is known.
+    fn hear(&mut self, event: Event, due: bool) -> Result<(), TestCaseError> {
+        prop_assert_eq!(matches!(event, Event::Snapshot { .. }), due, "a snapshot, first and only then");
         let kept = |entry: &Entry| (entry.number, entry.metadata.clone());
         let at = match event {
             Event::Snapshot { entries, position } => {
-                prop_assert!(first, "one snapshot is enough");
                 self.entries = entries.iter().map(|one| (one.name().to_owned(), kept(one))).collect();
                 position
             }
@@ -151,7 +152,7 @@ proptest! {
             if replaced.contains(&at) {
                 // As if it had been read from the store.
                 let entries = others.state.read().ordered.clone();
-                names.replace(position, 1, entries);
+                names.replace(Loaded { position, epoch: 1, entries, freed: Vec::new() });
             } else {
                 prop_assert!(matches!(names.apply(position, &batch), Step::Applied(_)));
             }
@@ -164,9 +165,11 @@ proptest! {
                     listed.iter().map(|one| (one.name().to_owned(), (one.number, one.metadata.clone()))).collect();
                 prop_assert_eq!(&listed, &expected);
                 if let Some((subscription, heard)) = listening {
+                    let mut due = replaced.contains(&at);
                     while let Some(event) = subscription.try_next() {
-                        heard.hear(event, false)?;
+                        heard.hear(event, std::mem::take(&mut due))?;
                     }
+                    prop_assert!(!due, "what came and went meanwhile can't be told");
                     prop_assert_eq!(&heard.entries, &expected);
                 }
             }
@@ -205,4 +208,38 @@ fn pages_of_a_list_begin_behind_the_one_before() {
         assert_eq!(found.len(), 2, "what is before the prefix is before all of it");
         assert_eq!(names.list(&within, Some("b"), 9).0.len(), 0);
     }
+}
+
+#[test]
+fn what_was_taken_back_is_remembered_by_whoever_reads_it_and_as_long_as_its_session_lasts() {
+    let names = Names::default();
+    let marks = [(owner(1).session, 7), (owner(2).session, 8)];
+    names.replace(Loaded { position: 3, epoch: 1, entries: BTreeMap::new(), freed: marks.to_vec() });
+    assert!(marks.iter().all(|mark| names.was_freed(*mark)));
+    assert_eq!(names.freed(), marks);
+    let mut batch = Batch::default();
+    batch.add(&owner(1), Change::Ended);
+    names.apply(4, &batch);
+    assert_eq!(names.freed(), marks[1..]);
+}
+
+#[tokio::test]
+async fn whoever_waits_while_all_is_read_anew_is_given_all_of_it() {
+    let names = Arc::new(Names::default());
+    let mut subscription = Subscription::new(Arc::clone(&names), Query::all());
+    assert!(matches!(subscription.next().await, Event::Snapshot { position: 0, .. }));
+    let mut batch = Batch::default();
+    let name = "a".parse().unwrap();
+    batch.add(&owner(1), Change::Register { name, number: 1, metadata: metadata(0, 0) });
+    names.apply(1, &batch);
+    let waiting = tokio::spawn(async move {
+        assert!(matches!(subscription.next().await, Event::Joined { position: 1, .. }));
+        subscription.next().await
+    });
+    tokio::task::yield_now().await;
+    // Nothing is different, and yet something may have come and gone.
+    let entries = names.state.read().ordered.clone();
+    assert!(names.replace(Loaded { position: 9, epoch: 1, entries, freed: Vec::new() }).is_empty());
+    let told = waiting.await.unwrap();
+    assert!(matches!(&told, Event::Snapshot { entries, position: 9 } if entries.len() == 1), "{told:?}");
 }

@@ -1,10 +1,21 @@
 //! What is kept in the store: how much, and what happens when it is something else than was written.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
+use async_trait::async_trait;
 use tenure_cluster::{Cluster, Settings};
 use tenure_registry::{Elector, Metadata, Query, Registries as _, mailbox};
-use tenure_store::{Commit, Env, Faults, Key, Store, StoreExt as _};
+use tenure_store::{
+    Commit, CommitError, Env, Faults, Key, Limits, MemoryStore, Range, Read, Receipt, Snapshot, Store,
+    StoreError, StoreExt as _, Watch, Write,
+};
 
 use crate::sim::{Seat, Sim, TIME};
 
@@ -161,4 +172,73 @@ async fn a_request_in_the_post_that_is_not_understood_is_removed() {
         sim.env.sleep(Duration::from_millis(50)).await;
     }
     panic!("it stays");
+}
+
+/// A store that has no room for the log, for a while.
+#[derive(Debug)]
+struct Full {
+    inner: Arc<MemoryStore>,
+    log: Range,
+    is_full: AtomicBool,
+    refused: AtomicUsize,
+}
+
+impl fmt::Display for Full {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "full {}", self.inner)
+    }
+}
+
+#[async_trait]
+impl Store for Full {
+    async fn read(&self, reads: Vec<Read>) -> Result<Snapshot, StoreError> {
+        self.inner.read(reads).await
+    }
+
+    async fn commit(&self, commit: Commit) -> Result<Receipt, CommitError> {
+        let grows =
+            commit.writes.iter().any(|write| matches!(write, Write::Set(key, _) if self.log.contains(key)));
+        if grows && self.is_full.load(Ordering::SeqCst) {
+            // Time would stand still for whoever asks without a pause.
+            assert!(self.refused.fetch_add(1, Ordering::SeqCst) < 10_000, "asked without a pause");
+            return Err(StoreError::Full("no room for the log".into()).into());
+        }
+        self.inner.commit(commit).await
+    }
+
+    fn watch(&self, range: Range) -> Watch {
+        self.inner.watch(range)
+    }
+
+    fn limits(&self) -> Limits {
+        self.inner.limits()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_is_full_is_asked_again_with_pauses_and_names_are_freed_when_there_is_room() {
+    let sim = Sim::new();
+    let store = Arc::new(Full {
+        inner: Arc::clone(&sim.store),
+        log: sim.keys("log").range(),
+        is_full: AtomicBool::new(false),
+        refused: AtomicUsize::new(0),
+    });
+    let mut settings = Settings::new("fleet", "leader").unwrap();
+    settings.proof_of_death = false;
+    let cluster =
+        Cluster::join_in(Arc::clone(&store) as Arc<dyn Store>, settings, sim.env.fork()).await.unwrap();
+    let registry = cluster.registry_over("names", None).await.unwrap();
+    registry.ready(TIME).await.unwrap();
+    let owner = sim.seat_without_links("owner").await;
+    let _held = owner.register("x").await.unwrap();
+    store.is_full.store(true, Ordering::SeqCst);
+    owner.kill();
+    sim.until("refused", || store.refused.load(Ordering::SeqCst) > 0).await;
+    sim.env.sleep(TIME).await;
+    let refused = store.refused.load(Ordering::SeqCst);
+    assert!((2..100).contains(&refused), "{refused} times in {TIME:?}");
+    assert!(registry.whereis("x").is_some());
+    store.is_full.store(false, Ordering::SeqCst);
+    sim.until("free", || registry.whereis("x").is_none()).await;
 }

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use tenure_registry::{Metadata, Registries as _, RegistryError, Undelivered, mailbox};
-use tenure_store::{Env, Moment};
+use tenure_store::{Env, Faults, Moment};
 
 use crate::sim::{Seat, Sim, TIME};
 
@@ -87,9 +87,10 @@ async fn after_its_session_has_lapsed_a_node_registers_nothing() {
     let _held = seats[1].registry.register("x", &old).await.unwrap();
     seats[1].link.cut();
     sim.until("lapsed", || seats[1].cluster.session().remaining().is_zero()).await;
-    let (mailbox, _inbox) = mailbox::<(), ()>(1);
-    let lost = seats[1].registry.register("y", &mailbox).await;
-    assert!(matches!(lost, Err(RegistryError::Lost { .. })), "{lost:?}");
+    let (new, mut new_inbox) = mailbox::<(), ()>(1);
+    let refused = seats[1].registry.register("y", &new).await.unwrap_err();
+    assert!(matches!(refused, RegistryError::Unavailable { .. }) && refused.is_transient(), "{refused}");
+    assert!(refused.to_string().contains("session"), "{refused}");
     let closed = seats[1].registry.send("x", &()).await;
     assert!(closed.is_err(), "{closed:?}");
     sim.until_members(&seats[0], 1).await;
@@ -103,6 +104,10 @@ async fn after_its_session_has_lapsed_a_node_registers_nothing() {
     assert!(matches!(lost, Err(RegistryError::Lost { .. })), "{lost:?}");
     drop(old_inbox);
     let _registered = seats[1].register("x").await.unwrap();
+    // One that was refused for a while is as good as before.
+    let _tried_again = seats[1].registry.register("y", &new).await.unwrap();
+    seats[1].registry.send("y", &()).await.unwrap();
+    assert!(new_inbox.recv().await.is_some());
     sim.env.sleep(TIME).await;
     assert!(!early.remaining().is_zero());
 }
@@ -207,6 +212,58 @@ async fn a_registry_that_was_left_and_opened_again_is_a_new_one() {
     seats[0].registry.send("after", &2_u64).await.unwrap();
     assert_eq!(inbox.recv().await.unwrap().message, 2);
     sim.until("free", || !seats[0].knows("before")).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clone_of_a_registry_that_was_left_does_no_harm_to_the_next_one() {
+    let sim = Sim::new();
+    let seat = sim.seat("n0").await;
+    let stale = seat.registry.clone();
+    seat.registry.clone().leave().await;
+    let (mailbox, mut inbox) = mailbox::<u64, u64>(4);
+    let left = stale.register("early", &mailbox).await;
+    assert!(matches!(left, Err(RegistryError::Left)), "{left:?}");
+    let wire = sim.net.end(seat.cluster.ground());
+    let registry = seat.cluster.registry_over("names", Some(wire)).await.unwrap();
+    let registration = registry.register("after", &mailbox).await.unwrap();
+    sim.until("it leads", || registry.status().leads()).await;
+    let epoch = registry.status().epoch;
+    stale.leave().await;
+    sim.env.sleep(TIME).await;
+    assert!(!registration.remaining().is_zero());
+    registry.send("after", &1_u64).await.unwrap();
+    assert_eq!(inbox.recv().await.unwrap().message, 1);
+    assert_eq!((registry.status().leads(), registry.status().epoch), (true, epoch), "it has not even paused");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_leaves_in_time_though_its_batch_cannot_be_settled() {
+    for leaves_cluster in [true, false] {
+        let sim = Sim::new();
+        let seats = sim.seats(2).await;
+        seats[0].link.set_faults(Faults { delay: Duration::from_millis(500), ..Faults::NONE });
+        let registry = seats[0].registry.clone();
+        let registering = tokio::spawn(async move {
+            let (mailbox, _inbox) = mailbox::<(), ()>(1);
+            registry.register("under way", &mailbox).await.map(drop)
+        });
+        sim.until("it waits", || seats[0].registry.status().waiting == 1).await;
+        sim.env.sleep(Duration::from_millis(5)).await;
+        seats[0].link.cut();
+        let (cluster, registry) = (seats[0].cluster.clone(), seats[0].registry.clone());
+        let leaving = async move {
+            if leaves_cluster {
+                cluster.leave().await;
+            } else {
+                registry.leave().await;
+            }
+        };
+        let time = seats[0].cluster.settings().ttl * 3;
+        assert!(sim.env.timeout(time, leaving).await.is_ok(), "it hangs as long as the store is gone");
+        assert!(registering.await.unwrap().is_err());
+        sim.until_leads(&seats[1]).await;
+        let _registered = seats[1].register("x").await.unwrap();
+    }
 }
 
 #[tokio::test(start_paused = true)]

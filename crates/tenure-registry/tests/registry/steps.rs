@@ -232,6 +232,42 @@ async fn what_a_killed_node_left_locked_is_finished_by_another() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_change_of_leader_is_finished_before_the_next_though_the_store_fails_meanwhile() {
+    let sim = Sim::new();
+    let outsider = outsider(&sim).await;
+    let elector = Elector::of(&outsider, "names").unwrap();
+    let seat = sim.seat("n0").await;
+    let id = |node: &str| MemberId { node: node.into(), token: seat.id().token };
+    elector.cast(Membership::Join(id("next"))).await.unwrap();
+    sim.until_members(&seat, 2).await;
+    seat.link.set_faults(Faults { delay: Duration::from_millis(50), ..Faults::NONE });
+    declare_down(&outsider, seat.id()).await;
+    let leader = async || elector.read(|council| council.leader.clone()).await.unwrap();
+    while leader().await.epoch != 2 {
+        sim.env.sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(leader().await.leader, Some(id("next")));
+    // The commit has landed. From now on nothing can be read for a while.
+    seat.link.set_faults(Faults { unavailable: 1.0, ..Faults::NONE });
+    elector.cast(Membership::Join(id("behind"))).await.unwrap();
+    let behind = id("behind");
+    let states = async || {
+        let behind = behind.clone();
+        elector.read(move |council| (council.handover.is_some(), council.is_member(&behind))).await.unwrap()
+    };
+    sim.env.sleep(Duration::from_millis(300)).await;
+    assert_eq!(states().await, (true, false), "it is not finished");
+    seat.link.set_faults(Faults { delay: Duration::from_millis(5), ..Faults::NONE });
+    let start = sim.env.now();
+    while states().await != (false, true) {
+        assert_ne!(states().await, (true, true), "the next was handled before");
+        assert!(sim.env.now() - start < TIME, "{:?}", states().await);
+        sim.env.sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(leader().await.epoch, 2, "the leader is the same");
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_leads_can_be_watched_without_the_elector() {
     let sim = Sim::new();
     let outsider = outsider(&sim).await;

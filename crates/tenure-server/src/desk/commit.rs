@@ -22,7 +22,7 @@ use crate::{
     head::Head,
     keys::{SWEEP, ServerKeys},
     kind::Kind,
-    once::{self, Late},
+    once::{self, Answer, Known, Late},
     parcel::{Attempt, Parcel, millis},
     reply::{self, Outcome},
 };
@@ -37,6 +37,8 @@ pub(crate) struct Making<'a, S: Server> {
     pub(crate) mark: u64,
     pub(crate) plan: &'a mut Plan<S>,
     pub(crate) run: &'a mut Run<S>,
+    /// What is kept under the idempotency keys of these messages.
+    pub(crate) known: &'a Known,
 }
 
 /// A commit before it is made: what may change between two tries is apart.
@@ -96,13 +98,16 @@ impl<S: Server> Making<'_, S> {
         }
         commit = self.cancel(commit)?;
         commit = self.send(commit);
-        for (effect, body) in &self.run.effects {
+        for wanted in &self.run.effects {
             let session = self.kind.ground.session().id();
-            commit = effects::add(commit, self.keys, *effect, session, body, self.limits);
+            commit = effects::add(commit, self.keys, wanted, session, self.limits);
         }
         let says_so = |sent: &Sent| sent.keys.work == self.keys.work && sent.later.is_none();
         if !self.run.effects.is_empty() && !self.run.sent.iter().any(says_so) {
             commit = commit.set(self.keys.work.clone(), self.time());
+        }
+        for answer in self.overwritten() {
+            commit = answer.forget(commit, self.keys);
         }
         for (key, given) in &self.run.onces {
             let (until, sweep) = until(self.now, S::POLICY.answers_kept);
@@ -122,9 +127,19 @@ impl<S: Server> Making<'_, S> {
         Ok(Made { head, commit, replies, late, mark: self.mark, died })
     }
 
-    /// Answers to calls of before, for their idempotency keys: the first one of each.
+    /// Answers whose time is over, and that new ones take the place of.
+    fn overwritten(&self) -> impl Iterator<Item = &Answer> {
+        self.run.onces.keys().filter_map(|key| self.known.over.get(key))
+    }
+
+    /// Answers to calls of before, for their idempotency keys: the first one of each, unless its time is over.
     fn late(&mut self) -> Result<Vec<Late>, ServerError> {
-        let (keys, mut done) = (self.kind.ground.keys(), BTreeSet::new());
+        let over = self.overwritten().filter_map(|answer| match answer {
+            Answer::Later(number) => Some(*number),
+            Answer::Here(_) | Answer::InPieces { .. } => None,
+        });
+        let mut done: BTreeSet<u64> = over.collect();
+        let keys = self.kind.ground.keys();
         let late = std::mem::take(&mut self.run.late).into_iter();
         let first = late.filter(|(place, _)| done.insert(place.number));
         let late = first.map(|(place, body)| Late::new(keys, &place, &body, self.limits.value_bytes));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use tenure_store::{Commit, Key, Range, Write};
+use tenure_store::{Commit, Key, Limits, Range, Write};
 
 use super::{
     Desk,
@@ -10,7 +10,6 @@ use super::{
     plan::Plan,
     refuse,
     run::{Came, Run},
-    settle::End,
 };
 use crate::{
     Server, ServerError,
@@ -19,60 +18,67 @@ use crate::{
 };
 
 impl<S: Server> Desk<S> {
-    /// Deletes the server, and tells those who wait for it.
-    pub(super) async fn delete(
-        &mut self,
-        plan: Plan<S>,
-        mut run: Run<S>,
-        mut made: Made,
-    ) -> Result<(), ServerError> {
-        let done = run.came.len();
-        let mut farewell = match Farewell::read(&**self.kind.ground.store(), &self.keys).await {
-            Ok(farewell) => farewell,
-            Err(error) => {
-                self.memory = None;
-                self.give_back(plan.items);
-                return Err(error);
-            }
-        };
+    /// Makes a commit one that deletes the server, and tells those who wait for it, as far as it has room for that.
+    pub(super) fn make_deletion(
+        &self,
+        plan: &Plan<S>,
+        run: &Run<S>,
+        made: &mut Made,
+        farewell: &mut Farewell,
+    ) {
         for (item, came) in plan.items.iter().zip(&run.came) {
             if let Some(to) = item.to.or(item.waiting.as_ref().map(|waiting| waiting.address)) {
                 // What has failed would have been tried again.
                 farewell.set(to, matches!(came, Came::Failed) && !item.hopeless);
             }
         }
-        let (answers, dues) = farewell.some(&self.limits);
         let deletion = self.keys.delete(Commit::new(), farewell.effects || !run.effects.is_empty());
         let gone: Vec<Range> = deletion.writes.iter().map(Write::range).collect();
         let is_gone = |write: &Write| gone.iter().any(|range| range.contains(write.range().start()));
-        let own: BTreeSet<Key> = self.own_dues(&made).collect();
+        let own: BTreeSet<Key> = self.own_dues(made).collect();
         let mut commit = std::mem::take(&mut made.commit);
         commit.writes.retain(|write| !is_gone(write) && !own.contains(write.range().start()));
         made.late.retain(|late| !late.writes.iter().any(is_gone));
         let written: BTreeSet<Key> =
             commit.writes.iter().map(|write| write.range().start().clone()).collect();
-        let dues: BTreeSet<Key> = dues.into_iter().chain(own).collect();
-        made.commit = dues.difference(&written).cloned().fold(commit.and(deletion), Commit::delete);
+        made.commit = own.difference(&written).cloned().fold(commit.and(deletion), Commit::delete);
+        let (answers, dues) = farewell.some(&self.room_beside(run, made));
+        let dues = dues.into_iter().filter(|due| !own.contains(due) && !written.contains(due));
+        made.commit = dues.fold(std::mem::take(&mut made.commit), Commit::delete);
         for (session, answers) in answers {
             made.replies.entry(session).or_default().extend(answers);
         }
-        match self.send_off(&mut made).await {
-            End::Done(_) => {
-                self.memory = None;
-                let mut items = plan.items;
-                for item in items.split_off(done) {
-                    refuse(item, ServerError::Deleted(self.id.clone()));
-                }
-                self.look = false;
-                let ground = self.kind.ground.clone();
-                self.kind.ground.env().spawn(async move { farewell.finish(&ground).await });
-                self.tell(items, &mut run, made.died, None);
-                Ok(())
-            }
-            // What may have been done is not done again.
-            end => self.fall_back(plan, end),
+    }
+
+    /// What the store takes beside what a commit has already.
+    fn room_beside(&self, run: &Run<S>, made: &Made) -> Limits {
+        let whole = made.whole(&self.kind.ground, &self.limits);
+        let ranges = whole.writes.iter().filter(|write| matches!(write, Write::DeleteRange(_))).count();
+        let operations = whole.checks.len() + whole.writes.len() + ranges;
+        Limits {
+            commit_operations: self.limits.commit_operations.saturating_sub(operations),
+            commit_bytes: self.limits.commit_bytes.saturating_sub(run.weight),
+            ..self.limits
         }
     }
+
+    /// The server is deleted.
+    pub(super) fn complete_deletion(
+        &mut self,
+        mut plan: Plan<S>,
+        mut run: Run<S>,
+        made: Made,
+        farewell: Farewell,
+    ) {
+        (self.memory, self.look) = (None, false);
+        for item in plan.items.split_off(run.came.len()) {
+            refuse(item, ServerError::Deleted(self.id.clone()));
+        }
+        let ground = self.kind.ground.clone();
+        self.kind.ground.env().spawn(async move { farewell.finish(&ground).await });
+        self.tell(plan.items, &mut run, made.died, None);
+    }
+
     /// Keys of `due` that this commit would set or that are to be swept.
     fn own_dues(&self, made: &Made) -> impl Iterator<Item = Key> {
         let timers = self.keys.timers();

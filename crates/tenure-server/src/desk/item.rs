@@ -50,6 +50,8 @@ pub(crate) enum Origin<S: Server> {
 /// A message that is to be run.
 pub(crate) struct Item<S: Server> {
     pub(crate) id: u64,
+    /// Whether it is a call, whatever became of its body.
+    sort: Sort,
     pub(crate) body: Body<S>,
     pub(crate) origin: Origin<S>,
     pub(crate) to: Option<Address>,
@@ -81,6 +83,7 @@ impl<S: Server> Item<S> {
         };
         Self {
             id: parcel.id,
+            sort: parcel.sort,
             body: body.unwrap_or_else(|failure| Body::Broken(failure.to_string())),
             origin,
             to: parcel.to,
@@ -108,6 +111,7 @@ impl<S: Server> Item<S> {
     ) -> Self {
         Self {
             id,
+            sort: if matches!(body, Body::Call(_)) { Sort::Call } else { Sort::Cast },
             body,
             origin: Origin::Local { told, urgent },
             to: None,
@@ -126,17 +130,15 @@ impl<S: Server> Item<S> {
 
     /// It as it is stored.
     pub(crate) fn parcel(&self) -> Result<Parcel, ServerError> {
-        let (sort, body) = match &self.body {
-            Body::Call(call) => (Sort::Call, self.raw.clone().map_or_else(|| pack(&**call), Ok)?),
-            Body::Cast(cast) => (Sort::Cast, self.raw.clone().map_or_else(|| pack(&**cast), Ok)?),
-            Body::Fold(_) | Body::Broken(_) => {
-                let sort = if self.to.is_some() { Sort::Call } else { Sort::Cast };
-                (sort, self.raw.clone().unwrap_or_default())
-            }
+        let body = match (&self.raw, &self.body) {
+            (Some(raw), _) => raw.clone(),
+            (None, Body::Call(call)) => pack(&**call)?,
+            (None, Body::Cast(cast)) => pack(&**cast)?,
+            (None, Body::Fold(_) | Body::Broken(_)) => bytes::Bytes::new(),
         };
         Ok(Parcel {
             id: self.id,
-            sort,
+            sort: self.sort,
             to: self.to.or(self.waiting.as_ref().map(|waiting| waiting.address)),
             key: self.key.clone(),
             sent_ms: self.sent_ms,

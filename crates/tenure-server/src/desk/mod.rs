@@ -43,7 +43,7 @@ use std::{
 
 use parking_lot::Mutex;
 use tenure_store::{Limits, Name, StoreError};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 pub(crate) use commit::delete_pieces;
 pub(crate) use item::{Body, Item, Local, Told};
@@ -52,6 +52,7 @@ pub(crate) use load::pieces;
 pub(crate) use load::Memory;
 pub use work::{Locked, LockedRequest};
 
+use sweep::Sweep;
 use turn::Turn;
 use work::Worker;
 
@@ -129,7 +130,8 @@ pub(crate) struct Desk<S: Server> {
     waiting: VecDeque<Item<S>>,
     /// Behind a lock that nobody waits for, since what is in it can't be shared.
     looks: Mutex<Vec<Look<S>>>,
-    sweeps: Vec<u64>,
+    /// What is to be swept.
+    sweeps: Vec<Sweep>,
     /// Whether the store may have something for it.
     look: bool,
     /// Shared by what this desk has sent through the queue and that is not there yet.
@@ -139,6 +141,8 @@ pub(crate) struct Desk<S: Server> {
     /// Whether effects are being done, and whether some came meanwhile.
     effects: bool,
     more_effects: bool,
+    /// Tells who does them.
+    effects_told: Arc<Notify>,
     turn: Turn,
 }
 
@@ -166,6 +170,7 @@ impl<S: Server> Desk<S> {
             worked: None,
             effects: false,
             more_effects: false,
+            effects_told: Arc::default(),
             turn: Turn::default(),
         };
         kind.ground.env().spawn(desk.run());
@@ -217,7 +222,8 @@ impl<S: Server> Desk<S> {
             // Its claim may be lost, and may be taken again.
             Request::Worked(work::Worked { outcome: None, .. }) => (self.worker, self.look) = (None, true),
             Request::Worked(worked) => self.worked = Some(worked),
-            Request::Sweep(at) => self.sweeps.push(at),
+            Request::Sweep(at) if self.sweeps.iter().any(|sweep| sweep.at == at) => {}
+            Request::Sweep(at) => self.sweeps.push(Sweep::new(at, &self.keys)),
             Request::EffectsDone => {
                 self.effects = false;
                 if std::mem::take(&mut self.more_effects) {

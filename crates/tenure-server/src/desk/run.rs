@@ -14,10 +14,11 @@ use tenure_store::{Limits, Name};
 
 use super::item::{Body, Item, Origin};
 use crate::{
-    Context, EffectId, Failure, Server, ServerError, State as _,
+    Context, Failure, Server, ServerError, State as _,
     context::{AfterCommit, Caller, Sent, Timer, Wishes, admit},
+    effects::Wanted,
     mailroom::Mailroom,
-    once::{Given, Place},
+    once::{Answer, Given, Known, Place},
     parcel::pack,
     reply::Outcome,
 };
@@ -43,7 +44,7 @@ pub(crate) struct Run<S: Server> {
     pub(crate) replies: BTreeMap<SessionId, Vec<(u64, Outcome)>>,
     pub(crate) sent: Vec<Sent>,
     pub(crate) cancelled: Vec<Timer>,
-    pub(crate) effects: Vec<(EffectId, Bytes)>,
+    pub(crate) effects: Vec<Wanted>,
     pub(crate) after_commit: Vec<AfterCommit>,
     /// Answers under idempotency keys that are new.
     pub(crate) onces: BTreeMap<String, Given>,
@@ -82,8 +83,8 @@ pub(crate) struct Runner<'a, S: Server> {
     pub(crate) ground: &'a Ground,
     pub(crate) room: &'a Arc<Mailroom>,
     pub(crate) id: &'a Name,
-    /// Answers of before, under the idempotency keys of these messages.
-    pub(crate) known: &'a BTreeMap<String, Option<Bytes>>,
+    /// What is kept under the idempotency keys of these messages.
+    pub(crate) known: &'a Known,
     /// What the store takes: half of what a commit may hold ends the run.
     pub(crate) limits: &'a Limits,
 }
@@ -137,7 +138,7 @@ impl<S: Server> Runner<'_, S> {
             return Ok(Came::Queued);
         }
         if let Some(key) = &item.key
-            && let Some(answer) = self.known.get(key).cloned().or_else(|| given(&run.onces, key))
+            && let Some(answer) = self.known.answers.get(key).cloned().or_else(|| given(&run.onces, key))
         {
             if let (Some(to), Some(body)) = (item.to, &answer) {
                 run.replies.entry(to.session()).or_default().push((to.slot, Outcome::Reply(body.clone())));
@@ -171,6 +172,7 @@ impl<S: Server> Runner<'_, S> {
             }
             run.weight += key.len() + bytes;
             run.operations += 2 + bytes / self.limits.value_bytes;
+            run.operations += self.known.over.get(key).map_or(0, Answer::operations);
             run.onces.insert(key.clone(), packed.map_or(Given::Later(item.id), Given::Now));
         }
         self.grant(run, wishes);
@@ -234,11 +236,11 @@ impl<S: Server> Runner<'_, S> {
         run.operations += wishes.replies.len()
             + 4 * wishes.sent.len()
             + 2 * wishes.cancelled.len()
-            + wishes.effects.iter().map(|(_, body)| 2 + body.len() / self.limits.value_bytes).sum::<usize>()
+            + wishes.effects.iter().map(|it| 2 + it.body.len() / self.limits.value_bytes).sum::<usize>()
             + wishes.late.iter().map(|(_, body)| 3 + body.len() / self.limits.value_bytes).sum::<usize>();
         run.weight += wishes.replies.iter().map(|(_, outcome)| outcome.weight()).sum::<usize>()
             + wishes.sent.iter().map(|sent| 256 + sent.parcel.weight()).sum::<usize>()
-            + wishes.effects.iter().map(|(_, body)| body.len() + 64).sum::<usize>()
+            + wishes.effects.iter().map(|it| it.body.len() + 64).sum::<usize>()
             + wishes.late.iter().map(|(_, body)| body.len() + 64).sum::<usize>();
         for (place, body) in wishes.late {
             match run.onces.get_mut(&place.key) {

@@ -158,25 +158,33 @@ impl<S: Server> Desk<S> {
     /// A copy was refused by some check while another may be under way: makes sure that none can land any more, by changing the head.
     async fn void(&self, mark: u64) -> Result<End, Key> {
         let Some(memory) = &self.memory else { return Ok(unsure()) };
-        let mut head = memory.head.clone();
-        let own = self.kind.ground.env().random_u64();
-        head.mark(own);
-        let commit = Commit::new().check(memory.check(&self.keys)).set(self.keys.head.clone(), head.encode());
         let ground = &self.kind.ground;
         let mut pauses = ground.retry().start(ground.env());
         loop {
-            // Whatever comes of it, the head tells.
-            let _ = ground.store().commit(commit.clone()).await;
-            if let Ok(found) = ground.store().get(&self.keys.head).await
-                && found.as_ref().map(|found| found.version) != memory.version
-            {
-                let head = found.as_ref().and_then(|found| Head::decode(&self.keys.head, &found.value).ok());
-                return match fate(head.as_ref(), mark, memory.head.marks.last().copied()) {
-                    Fate::Landed => Ok(End::Done(Version(0))),
-                    // The head is another now: the state must be read again, and the messages run again.
-                    Fate::Never => Ok(End::Conflict),
-                    Fate::Forgotten => Ok(unsure()),
-                };
+            match ground.store().get(&self.keys.head).await {
+                Ok(Some(found)) if Some(found.version) == memory.version => {
+                    // As it is stored: a migrated state is not yet.
+                    let Ok(mut head) = Head::decode(&self.keys.head, &found.value) else {
+                        return Ok(unsure());
+                    };
+                    head.mark(ground.env().random_u64());
+                    let commit = Commit::new().check(memory.check(&self.keys));
+                    let commit = commit.set(self.keys.head.clone(), head.encode());
+                    // Whatever comes of it, the head tells.
+                    if ground.store().commit(commit).await.is_ok() {
+                        continue;
+                    }
+                }
+                Ok(found) => {
+                    let head = found.and_then(|found| Head::decode(&self.keys.head, &found.value).ok());
+                    return match fate(head.as_ref(), mark, memory.head.marks.last().copied()) {
+                        Fate::Landed => Ok(End::Done(Version(0))),
+                        // The head is another now: the state must be read again, and the messages run again.
+                        Fate::Never => Ok(End::Conflict),
+                        Fate::Forgotten => Ok(unsure()),
+                    };
+                }
+                Err(_) => {}
             }
             if !pauses.pause().await {
                 return Ok(unsure());

@@ -72,13 +72,14 @@ impl<S: Server> Desk<S> {
         }
     }
 
-    /// Does effects, or does more of them when those that are being done are done.
+    /// Does effects, or tells who does some that there are more.
     pub(super) fn start_effects(&mut self) {
         if self.effects {
             self.more_effects = true;
+            self.effects_told.notify_one();
         } else {
             self.effects = true;
-            effects::start(&self.kind, &self.id, &self.keys, self.own.clone());
+            effects::start(&self.kind, &self.id, &self.keys, &self.effects_told, self.own.clone());
         }
     }
 

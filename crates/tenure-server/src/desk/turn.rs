@@ -1,8 +1,7 @@
 //! A desk's turn: gather, run, commit.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
-use bytes::Bytes;
 use tenure_store::{Moment, Pauses, Read, Store as _, StoreError, StoreExt as _, Version};
 
 use super::{
@@ -19,7 +18,8 @@ use super::{
 };
 use crate::{
     Server, ServerError, StateError,
-    once::{self, Answer},
+    farewell::Farewell,
+    once::{self, Answer, Known},
     parcel::millis,
 };
 
@@ -80,9 +80,16 @@ impl<S: Server> Desk<S> {
         if !self.looks.get_mut().is_empty() && !self.show().await? {
             return Ok(());
         }
-        if let Some(at) = self.sweeps.pop() {
-            return self.sweep(at).await;
+        self.handle().await?;
+        // A little between two turns, so that no message waits for long.
+        match self.sweeps.pop_if(|_| self.memory.is_some()) {
+            Some(sweep) => self.sweep(sweep).await,
+            None => Ok(()),
         }
+    }
+
+    /// Handles some messages, if there are any.
+    async fn handle(&mut self) -> Result<(), ServerError> {
         if !self.look && self.worked.is_none() && self.urgent.is_empty() && self.waiting.is_empty() {
             return Ok(());
         }
@@ -180,8 +187,18 @@ impl<S: Server> Desk<S> {
                 self.give_back(plan.items);
                 return Err(StoreError::unavailable("the session of this node has lapsed").into());
             }
+            let mut farewell = None;
             if run.delete {
-                return self.delete(plan, run, made).await;
+                match Farewell::read(&**self.kind.ground.store(), &self.keys).await {
+                    Ok(read) => {
+                        self.make_deletion(&plan, &run, &mut made, farewell.insert(read));
+                    }
+                    Err(error) => {
+                        self.memory = None;
+                        self.give_back(plan.items);
+                        return Err(error);
+                    }
+                }
             }
             match self.send_off(&mut made).await {
                 End::Failed(error @ (StoreError::TooLarge(_) | StoreError::Invalid(_))) => {
@@ -201,7 +218,10 @@ impl<S: Server> Desk<S> {
                     }
                 }
                 End::Done(version) => {
-                    self.complete(plan, run, made, version);
+                    match farewell {
+                        Some(farewell) => self.complete_deletion(plan, run, made, farewell),
+                        None => self.complete(plan, run, made, version),
+                    }
                     return Ok(());
                 }
                 failed => return self.fall_back(plan, failed),
@@ -232,7 +252,7 @@ impl<S: Server> Desk<S> {
     }
 
     /// Nothing was done, as far as is known.
-    pub(super) fn fall_back(&mut self, plan: Plan<S>, end: End) -> Result<(), ServerError> {
+    fn fall_back(&mut self, plan: Plan<S>, end: End) -> Result<(), ServerError> {
         match end {
             End::Conflict => {
                 self.turn.conflicts += 1;
@@ -258,6 +278,8 @@ impl<S: Server> Desk<S> {
             }
             End::Unknown(reason) => {
                 self.memory = None;
+                // Effects that it may have recorded are this node's to do.
+                self.start_effects();
                 let error = ServerError::OutcomeUnknown(reason);
                 plan.items.into_iter().for_each(|item| refuse(item, error.clone()));
                 Ok(())
@@ -311,9 +333,9 @@ impl<S: Server> Desk<S> {
     }
 
     /// The answers that are kept under the idempotency keys of these messages; `None` if the state in memory is no longer that of the store.
-    async fn known(&self, items: &[Item<S>]) -> Result<Option<BTreeMap<String, Option<Bytes>>>, ServerError> {
+    async fn known(&self, items: &[Item<S>]) -> Result<Option<Known>, ServerError> {
         let wanted: Vec<&String> = items.iter().filter_map(|item| item.key.as_ref()).collect();
-        let mut known = BTreeMap::new();
+        let mut known = Known::default();
         let store = self.kind.ground.store();
         let now = millis(self.kind.ground.env().unix_time());
         // One question is for the head.
@@ -328,6 +350,7 @@ impl<S: Server> Desk<S> {
                 let Some(found) = found.key(at + 1) else { continue };
                 let (until, answer) = once::read(&self.keys.once(key), &found.value)?;
                 if until <= now {
+                    known.over.insert((*key).clone(), answer);
                     continue;
                 }
                 let answer = match answer {
@@ -336,7 +359,7 @@ impl<S: Server> Desk<S> {
                         pieces(&**store, &self.keys.pieces(number)).await?
                     }
                 };
-                known.insert((*key).clone(), answer);
+                known.answers.insert((*key).clone(), answer);
             }
         }
         Ok(Some(known))
@@ -344,11 +367,7 @@ impl<S: Server> Desk<S> {
 
     /// Runs messages over the state, again whenever one of them fails, and builds the commit. Afterwards the state has their changes; after an error it is to be
     /// read again.
-    fn fold(
-        &mut self,
-        plan: &mut Plan<S>,
-        known: &BTreeMap<String, Option<Bytes>>,
-    ) -> Result<(Made, Run<S>), ServerError> {
+    fn fold(&mut self, plan: &mut Plan<S>, known: &Known) -> Result<(Made, Run<S>), ServerError> {
         let mut failures = 0;
         let mut run = loop {
             let Some(memory) = &mut self.memory else { return Err(forgotten()) };
@@ -387,6 +406,7 @@ impl<S: Server> Desk<S> {
             mark: self.kind.ground.env().random_u64(),
             plan,
             run: &mut run,
+            known,
         };
         let made = making.make(memory.check(&self.keys), writes)?;
         Ok((made, run))

@@ -105,14 +105,15 @@ impl<S: Server> Desk<S> {
         };
         // While the work is done the desk stays.
         let Some(own) = self.own.upgrade() else { return };
-        let kind = Arc::clone(&self.kind);
+        let (kind, message) = (Arc::clone(&self.kind), parcel.id);
         let hold = self.kind.ground.session().hold();
         let task = self.kind.ground.env().spawn(async move {
             let (done, outcome) = super::question();
             let worker = Arc::clone(&kind);
             // In a task of its own, so that a panic is an outcome.
             let work = kind.ground.env().spawn(async move {
-                let span = tracing::debug_span!("server.locked", kind = S::KIND, server = %locked.id);
+                let span =
+                    tracing::debug_span!("server.locked", kind = S::KIND, server = %locked.id, message);
                 let fold = tracing::Instrument::instrument(worker.server.handle_locked(locked), span).await;
                 // The desk may be gone.
                 let _ = done.send(fold);

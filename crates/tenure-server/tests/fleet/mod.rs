@@ -232,6 +232,7 @@ pub(crate) enum Say {
     Send(String, Vec<String>),
     Remind(u64, String),
     Forget,
+    /// Records this; it never succeeds if it is [`HOPELESS`].
     Effect(String),
     After,
     Stop,
@@ -247,9 +248,16 @@ pub(crate) enum Say {
     DeleteCut,
     /// Holds this call, and is answered by another journal, which is sent the address.
     Entrust(String),
+    /// Sends so many bytes to another journal.
+    Post(String, usize),
+    /// Deletes the server, and sends to so many others.
+    Scatter(u64),
     /// Answers for another.
     Answer(ReplyTo<Vec<String>>, usize),
 }
+
+/// An effect that never succeeds.
+pub(crate) const HOPELESS: &str = "hopeless";
 
 impl Journal {
     /// Cuts the way to the store.
@@ -353,6 +361,13 @@ impl Journal {
                 context.reply(waiting, &vec!["x".repeat(*bytes)])?;
                 context.reply(waiting, &vec!["a second answer".to_owned()])?;
             }
+            Say::Post(to, bytes) => context.cast::<Self>(to, &Say::Word("x".repeat(*bytes)))?,
+            Say::Scatter(count) => {
+                for number in 0..*count {
+                    context.cast::<Self>(&format!("{number}-other"), &word("x"))?;
+                }
+                context.delete();
+            }
             Say::Note(note, value) => {
                 pages.notes.insert(note.clone(), *value);
             }
@@ -414,7 +429,10 @@ impl Server for Journal {
     }
 
     async fn handle_effect(&self, effect: String, id: EffectId) -> Result<(), Failure> {
-        self.0.effects.lock().push((effect, id));
+        self.0.effects.lock().push((effect.clone(), id));
+        if effect == HOPELESS {
+            return Err(Failure::new("it never succeeds"));
+        }
         let failing = self.0.effects_failing.load(Ordering::SeqCst);
         if failing > 0 {
             self.0.effects_failing.store(failing - 1, Ordering::SeqCst);

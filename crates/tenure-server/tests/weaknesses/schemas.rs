@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tenure_server::{
-    Context, Failure, Never, RawParts, Serve as _, Server, ServerError,
+    CallOptions, Context, Failure, Never, RawParts, Serve as _, Server, ServerError,
     state::{Map, State},
 };
 use tenure_store::{Commit, Key, Store as _, StoreExt as _};
@@ -171,6 +171,22 @@ async fn w15_while_both_releases_serve_the_newer_takes_the_messages() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn w15_a_state_is_migrated_by_a_sweep_too() {
+    let fleet = Fleet::new();
+    let (a, b) = (fleet.join("a").await, fleet.join("b").await);
+    let serving = a.cluster.serve::<Old>().unwrap();
+    let options = CallOptions::default().idempotency_key("k");
+    a.cluster.server::<Old>("x").unwrap().call_with(5, options).await.unwrap();
+    serving.stop().await.unwrap();
+    // Longer than answers are kept.
+    fleet.env.sleep(Duration::from_secs(28 * 3600)).await;
+    b.cluster.serve::<New>().unwrap();
+    until(&fleet.env, || async { fleet.store_keys("once").await.is_empty() }).await;
+    let new = a.cluster.server::<New>("x").unwrap();
+    assert_eq!(new.read(|account| account.cents).await.unwrap(), 500);
+}
+
 async fn corrupt(fleet: &Fleet, seat: &Seat, area: &str, bytes: &'static [u8]) -> Key {
     seat.serve(World::default());
     seat.journal("j").call(word("one")).await.unwrap();
@@ -237,4 +253,18 @@ async fn w18_a_message_that_can_not_be_read_is_a_dead_letter() {
     until(&fleet.env, || async { status(&journal).await.died == 1 }).await;
     let dead = journal.dead_letters(None, 1).await.unwrap();
     assert!(dead[0].attempts[0].error.contains("a message is no"), "{dead:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn w18_a_call_that_can_not_be_read_stays_a_call() {
+    let fleet = Fleet::new();
+    let (a, client) = (fleet.join("a").await, fleet.join("client").await);
+    a.serve(World::default());
+    let patient = CallOptions::default().timeout(Duration::from_secs(60));
+    assert!(client.cluster.server::<Foreign>("j").unwrap().call_with(99, patient).await.is_err());
+    let journal = client.journal("j");
+    // Nobody waits for its answer any more.
+    assert!(journal.replay(1).await.unwrap());
+    until(&fleet.env, || async { status(&journal).await.died == 2 }).await;
+    assert!(journal.dead_letters(None, 1).await.unwrap()[0].is_call);
 }

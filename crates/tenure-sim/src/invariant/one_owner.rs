@@ -13,7 +13,8 @@ use tenure_registry::Registration;
 #[derive(Clone, Debug, Default)]
 pub struct OneOwner {
     held: Arc<Mutex<Vec<Held>>>,
-    dead: Arc<Mutex<BTreeSet<u64>>>,
+    /// Registrations that were live when their process was killed, by session and number.
+    died_with: Arc<Mutex<BTreeSet<(SessionId, u64)>>>,
 }
 
 #[derive(Debug)]
@@ -22,6 +23,15 @@ struct Held {
     name: String,
     session: SessionId,
     registration: Weak<Registration>,
+}
+
+impl Held {
+    /// Its session and number, while its owner believes that the name is its own.
+    fn live(&self) -> Option<(SessionId, u64)> {
+        // The last one to let go of it would take it back: on one thread, this is never the last.
+        let registration = self.registration.upgrade()?;
+        (!registration.remaining().is_zero()).then(|| (self.session, registration.number()))
+    }
 }
 
 impl OneOwner {
@@ -35,29 +45,23 @@ impl OneOwner {
 
     /// This process was killed.
     pub fn died(&self, process: u64) {
-        self.held.lock().retain(|held| held.process != process);
-        self.dead.lock().insert(process);
+        let (dead, living) =
+            std::mem::take(&mut *self.held.lock()).into_iter().partition(|held| held.process == process);
+        *self.held.lock() = living;
+        let dead: Vec<Held> = dead;
+        self.died_with.lock().extend(dead.iter().filter_map(Held::live));
     }
 
-    /// Whether a process was killed.
+    /// Whether a registration was live when its process was killed, which can't tell any more: what it had lost before stays lost.
     #[must_use]
-    pub fn is_dead(&self, process: u64) -> bool {
-        self.dead.lock().contains(&process)
+    pub fn died_with(&self, session: SessionId, number: u64) -> bool {
+        self.died_with.lock().contains(&(session, number))
     }
 
     /// Those who believe that a name is theirs, by session and number.
     #[must_use]
     pub fn live(&self, name: &str) -> Vec<(SessionId, u64)> {
-        let held = self.held.lock();
-        let mut live = Vec::new();
-        for held in held.iter().filter(|held| held.name == name) {
-            // The last one to let go of it would take it back: on one thread, this is never the last.
-            let Some(registration) = held.registration.upgrade() else { continue };
-            if !registration.remaining().is_zero() {
-                live.push((held.session, registration.number()));
-            }
-        }
-        live
+        self.held.lock().iter().filter(|held| held.name == name).filter_map(Held::live).collect()
     }
 
     /// Looks at these names at this instant.

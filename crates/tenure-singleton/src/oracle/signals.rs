@@ -9,12 +9,14 @@ use super::{Answer, Grant, Oracle, Validity};
 #[derive(Debug)]
 pub struct SignalsOracle {
     verdict: latest::Receiver<Verdict>,
+    /// Whether it was noticed that nobody decides any more.
+    orphaned: bool,
 }
 
 /// Decides for a [`SignalsOracle`]. When the last clone is dropped, nobody leads any more.
 #[derive(Clone, Debug)]
 pub struct Signaller {
-    verdict: std::sync::Arc<latest::Sender<Verdict>>,
+    verdict: latest::Sender<Verdict>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,12 +30,12 @@ impl SignalsOracle {
     #[must_use]
     pub fn new() -> (Signaller, Self) {
         let (tell, verdict) = latest::channel(Verdict::default());
-        (Signaller { verdict: tell.into() }, Self { verdict })
+        (Signaller { verdict: tell }, Self { verdict, orphaned: false })
     }
 
     fn answer(&mut self) -> Answer {
         let Verdict { leads, term } = *self.verdict.borrow_and_update();
-        if leads {
+        if leads && !self.verdict.has_ended() {
             Answer::Granted(Grant { validity: Validity::Unlimited, refresh_after: None, term, guard: None })
         } else {
             Answer::Denied { retry_after: None, holder: None }
@@ -57,14 +59,6 @@ impl Signaller {
     }
 }
 
-impl Drop for Signaller {
-    fn drop(&mut self) {
-        if std::sync::Arc::strong_count(&self.verdict) == 1 {
-            self.revoke();
-        }
-    }
-}
-
 #[async_trait]
 impl Oracle for SignalsOracle {
     async fn claim(&mut self) -> Answer {
@@ -80,8 +74,10 @@ impl Oracle for SignalsOracle {
     }
 
     async fn signal(&mut self) {
-        if self.verdict.changed().await.is_err() {
+        if self.orphaned {
             std::future::pending::<()>().await;
         }
+        // The end of the last signaller is a signal too, and the last one.
+        self.orphaned = self.verdict.changed().await.is_err();
     }
 }

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use tenure_singleton::{ChildEnd, Event, Phase, Restart, SignalsOracle, SingletonBuilder};
+use tenure_singleton::{
+    ChildEnd, ChildKind, Event, Phase, Restart, SignalsOracle, SingletonBuilder, StopReason,
+};
 
 use crate::stage::{Asked, GRACE, LEASE, Manner, Mood, Stage};
 
@@ -70,6 +72,19 @@ async fn a_child_that_fails_is_started_again_with_growing_pauses_and_then_costs_
         stage.sleep(30_000).await;
         assert!(stage.script.count(Asked::Claim) == 2, "after the cooldown it stands again");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_follower_child_runs_during_the_cooldown_too() {
+    let stage = Stage::start_with(Mood::Grant(LEASE), Manner::Panics, |_| {}, true);
+    stage.sleep(5_000).await;
+    assert!(stage.told(|event| matches!(event, Event::GaveUp { .. })));
+    let followers = || stage.diary.followers_now.load(std::sync::atomic::Ordering::SeqCst);
+    assert_eq!((stage.singleton.status().phase, followers()), (Phase::Following, 1));
+    let events = std::sync::Arc::clone(&stage.events);
+    stage.singleton.shutdown().await;
+    let stopped = Event::Stopping { kind: ChildKind::Follower, reason: StopReason::Shutdown };
+    assert!(events.lock().contains(&stopped), "{:?}", events.lock());
 }
 
 #[tokio::test(start_paused = true)]

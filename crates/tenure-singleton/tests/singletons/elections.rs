@@ -49,6 +49,28 @@ impl Node {
     }
 }
 
+#[cfg(feature = "testkit")]
+#[tokio::test(start_paused = true)]
+async fn our_election_is_an_oracle_as_it_should_be() {
+    use tenure_singleton::{
+        ElectionOracle, Oracle,
+        oracle::testkit::{Conduct, conforms},
+    };
+    let fleet = Fleet::new();
+    let conduct = Conduct { env: fleet.env.clone(), ..Conduct::default() };
+    // Each candidate is a node of its own, and stays until the end.
+    let nodes = parking_lot::Mutex::new(Vec::new());
+    let make = async |name: String| {
+        let number = nodes.lock().len();
+        nodes.lock().push(None);
+        let node = fleet.join(&format!("node-{number}")).await;
+        let election = node.cluster.election(&name).unwrap();
+        nodes.lock()[number] = Some(node);
+        Box::new(ElectionOracle::new(election, 0, fleet.env.clone())) as Box<dyn Oracle>
+    };
+    conforms(&conduct, make).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_successor_starts_at_once_after_a_shutdown_and_never_early() {
     let fleet = Fleet::new();

@@ -1,7 +1,8 @@
 //! What happens when an oracle answers, does not answer, or changes its mind.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use tenure_singleton::{Event, Mandate, Phase, SignalsOracle, SingletonBuilder};
 use tenure_store::Env;
 
@@ -155,7 +156,29 @@ async fn signals_alone_decide_without_a_question() {
     signaller.grant(None);
     settle().await;
     assert_eq!(singleton.status().phase, Phase::Leading);
+    let another = signaller.clone();
     drop(signaller);
     settle().await;
+    assert_eq!(singleton.status().phase, Phase::Leading, "one that can decide is left");
+    drop(another);
+    settle().await;
     assert_eq!(singleton.status().phase, Phase::Following);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_decided_before_it_went_decides_nothing() {
+    let env = Env::simulated(1);
+    let (signaller, oracle) = SignalsOracle::new();
+    signaller.grant(Some(4));
+    drop(signaller);
+    let child = |mandate: Mandate| async move { mandate.cancelled().await };
+    let events = Arc::new(Mutex::new(Vec::new()));
+    let told = Arc::clone(&events);
+    let singleton = SingletonBuilder::with_oracle_in("s", oracle, env.clone(), child)
+        .on_event(move |event| told.lock().push(event.clone()))
+        .start()
+        .unwrap();
+    env.sleep(Duration::from_secs(3600)).await;
+    assert_eq!(singleton.status().phase, Phase::Following);
+    assert!(!events.lock().iter().any(|event| matches!(event, Event::Elected { .. })), "{:?}", events.lock());
 }

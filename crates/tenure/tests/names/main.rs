@@ -2,7 +2,8 @@
 //!
 //! The test program starts itself again as nodes. Each keeps a share of many names, and fights with the others for a few more. Each writes a journal that
 //! survives it. In the end, the journals are compared with each other and with what all nodes know: no name that was acknowledged is lost while its owner lives, none
-//! is owned twice at once, and nobody was told "taken" without reason. How long nobody led is printed at the end, as a table.
+//! is owned twice at once, and nobody was told "taken" without reason. How long nobody led is printed at the end, as a table, and decides
+//! nothing: that is a matter of the machine.
 //!
 //! | to find | look in |
 //! | --- | --- |
@@ -40,7 +41,8 @@ use self::{
     table::Table,
 };
 
-/// How often the leader is killed on each store, and how many names there are, if the variables do not say. The page about the registry has the figures of 50 kills with 100,000 names.
+/// How often the leader is killed on each store, and how many names there are, if the variables do not say. The table on the page about the registry is of a run with `TENURE_NAMES_KILLS=50
+/// TENURE_NAMES_COUNT=100000`.
 const KILLS: u64 = 8;
 const NAMES: u64 = 20_000;
 

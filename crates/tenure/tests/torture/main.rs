@@ -96,7 +96,7 @@ fn cases() -> Vec<(String, Case)> {
     for place in [Place::Postgres, Place::MariaDb, Place::Etcd] {
         cases.push(case("restarts", place, Trouble::Restarts(RESTARTS), few));
     }
-    for place in [Place::Postgres, Place::MariaDb] {
+    for place in [Place::Postgres, Place::MariaDb, Place::Etcd] {
         cases.push(case("lost_answers", place, Trouble::Proxy, few));
     }
     cases

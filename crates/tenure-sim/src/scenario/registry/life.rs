@@ -121,6 +121,7 @@ impl Life {
         let (mailbox, inbox) = mailbox::<u64, u64>(1);
         let session = registry.status().member.session;
         let metadata = Metadata::new().label("by", self.settings.node.as_str());
+        let asked = self.common.claims.asks(name, session, self.common.now());
         let outcome = registry.register_with(name, &mailbox, metadata, self.timeout()).await;
         self.trace(format_args!("registers {name} -> {outcome:?}"));
         match outcome {
@@ -129,12 +130,8 @@ impl Life {
                 let made = Arc::new(made);
                 self.common.owners.holds(self.process, session, &made);
                 let now = self.common.now();
-                self.common.judge(self.common.claims.acknowledged(
-                    self.process,
-                    name,
-                    (session, made.number()),
-                    now,
-                ));
+                let acknowledged = self.common.claims.acknowledged(name, (session, made.number()), now);
+                self.common.judge(acknowledged);
                 self.common.judge(self.common.owners.check([name]));
                 if registry.whereis(name).is_none_or(|entry| entry.number() != made.number()) {
                     let found = registry.whereis(name);
@@ -144,7 +141,10 @@ impl Life {
                 // Nobody reads it: an inbox that goes closes nothing.
                 drop(inbox);
             }
-            Err(RegistryError::Taken { .. }) => self.common.count(|named| &mut named.taken),
+            Err(RegistryError::Taken { by, .. }) => {
+                self.common.count(|named| &mut named.taken);
+                self.common.judge(self.common.claims.taken(&asked, by.session));
+            }
             Err(RegistryError::OutcomeUnknown { .. }) => self.common.count(|named| &mut named.unknown),
             Err(_) => {}
         }

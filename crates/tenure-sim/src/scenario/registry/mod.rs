@@ -282,8 +282,8 @@ impl Fleet {
     fn replace(&mut self, at: usize) {
         let process = &self.processes[at];
         process.node.record(format_args!("is killed"));
-        process.gate.kill();
         self.common.owners.died(process.number);
+        process.gate.kill();
         self.common.count(|named| &mut named.killed);
         let (place, same) = (process.at, self.common.world.env.chance(0.6));
         let name = if same { process.node.name.clone() } else { format!("node{place}-{}", self.started + 1) };
