@@ -204,7 +204,8 @@ async fn never_two_at_a_time_through_many_changes() {
         let at = round % 2;
         assert!(obans[at].elect(30.0).await);
         let node = obans[at].node.clone();
-        until("the child runs there", Duration::from_secs(20), || room.inside().as_deref() == Some(&node)).await;
+        until("the child runs there", Duration::from_secs(20), || room.inside().as_deref() == Some(&node))
+            .await;
         obans[at].stop(round % 3 == 0).await;
     }
     for node in nodes {
