@@ -21,8 +21,11 @@ use crate::{
     subscription::Listener,
 };
 
-/// How many registrations that were taken back are remembered: far more than are taken back while a request is under way.
-const FREED_MAX: usize = 4096;
+/// How many registrations that were taken back are remembered: several times what a busy registry takes back while a request, and copies of it, are under way.
+const FREED_MAX: usize = 65_536;
+
+/// How many of them are stored, for whoever learns the names from pages: few enough for one value of any store.
+const FREED_STORED_MAX: usize = 4096;
 
 /// What became of a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,9 +123,11 @@ impl Names {
         self.state.read().freed.known.contains(&registration)
     }
 
-    /// The registrations that were taken back last, the oldest first.
+    /// The registrations that were taken back last, the oldest first: as many as are stored.
     pub(crate) fn freed(&self) -> Vec<Mark> {
-        self.state.read().freed.order.iter().copied().collect()
+        let state = self.state.read();
+        let order = &state.freed.order;
+        order.range(order.len().saturating_sub(FREED_STORED_MAX)..).copied().collect()
     }
 
     /// The epoch of the last batch that is applied.
