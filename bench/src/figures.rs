@@ -43,6 +43,17 @@ pub fn milliseconds(time: Duration) -> String {
     format!("{:.2} ms", time.as_secs_f64() * 1e3)
 }
 
+/// The least, the middle and the greatest of times, given in seconds.
+pub fn spread(times: &mut [f64]) -> String {
+    [0.0, 0.5, 1.0].map(|part| milliseconds(Duration::from_secs_f64(quantile(times, part)))).join(" / ")
+}
+
+/// Whether a bar was kept, in a word.
+#[must_use]
+pub fn verdict(kept: bool) -> String {
+    if kept { "kept".to_owned() } else { "MISSED".to_owned() }
+}
+
 /// The memory that this process has, in KiB.
 #[must_use]
 pub fn resident_kib() -> u64 {

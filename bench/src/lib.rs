@@ -8,6 +8,7 @@ pub mod bare;
 pub mod counted;
 pub mod figures;
 pub mod load;
+pub mod program;
 
 use tokio::runtime::Runtime;
 

@@ -42,7 +42,8 @@ Usage: cargo xtask <command>
                         with --galera a Galera cluster too
   services status       print whether these servers answer
   services stop         end them
-  bench <name> [args]   run one comparison of the bench crate, of store, server, run or registry, built for release
+  bench <name> [args]   run one comparison of the bench crate, of store, server, run, registry, http or start, built for
+                        release
   help                  this text
 
 test ends with a line `N passed, M failed`, and fails unless everything ran and nothing failed. It starts servers of its own.";

@@ -37,6 +37,8 @@ enum Source {
     RustupComponent(&'static str),
     /// Debian packages.
     Debian(&'static [&'static str]),
+    /// Python packages, each with its version. They go to a folder of their own: what else the machine has of Python is left alone.
+    Python(&'static [&'static str]),
 }
 
 /// Everything the gate needs.
@@ -180,7 +182,58 @@ pub(crate) const NEEDS: &[Need] = &[
         probe: Probe::Runs(&["setpriv", "--version"]),
         source: Source::Debian(&["util-linux"]),
     },
+    Need {
+        name: "promtool",
+        wanted_for: "the test of alerts and dashboards",
+        probe: Probe::Runs(&["promtool", "--version"]),
+        source: Source::Debian(&["prometheus"]),
+    },
+    Need {
+        name: "systemd-analyze",
+        wanted_for: "the test of units for systemd",
+        probe: Probe::Runs(&["systemd-analyze", "--version"]),
+        source: Source::Debian(&["systemd"]),
+    },
+    Need {
+        name: "Chromium",
+        wanted_for: "the tests of the dashboard",
+        probe: Probe::Runs(&["chromium", "--version"]),
+        source: Source::Debian(&["chromium"]),
+    },
+    Need {
+        name: "Python",
+        wanted_for: "the tests of the dashboard",
+        // Debian has what makes a folder for packages in a package of its own.
+        probe: Probe::Runs(&["python3", "-c", "import ensurepip, venv"]),
+        source: Source::Debian(&["python3", "python3-venv"]),
+    },
+    Need {
+        name: "Playwright",
+        wanted_for: "the tests of the dashboard",
+        probe: Probe::Runs(&[
+            "sh",
+            "-c",
+            "target/python/bin/python -c 'from importlib.metadata import version; assert version(\"playwright\") == \"1.65.2\"'",
+        ]),
+        source: Source::Python(&["playwright==1.65.2"]),
+    },
+    Need {
+        name: "Schemathesis",
+        wanted_for: "the tests of the daemon's API",
+        probe: Probe::Runs(&[
+            "sh",
+            "-c",
+            "target/python/bin/python -c 'from importlib.metadata import version; assert version(\"schemathesis\") == \"4.32.5\"'",
+        ]),
+        source: Source::Python(&["schemathesis==4.32.5"]),
+    },
 ];
+
+/// Makes the folder with Python packages, if it is not there, and puts packages into it.
+const INSTALL_PYTHON: &str = "\
+[ -x target/python/bin/python ] || python3 -m venv target/python || exit 1
+target/python/bin/python -m pip install --quiet --disable-pip-version-check \"$@\"
+";
 
 /// Installs packages whose services must not start: they would take ports, memory and a place on somebody's machine. That is what Debian
 /// asks this file about. Where there is one already, the machine's owner has decided.
@@ -253,6 +306,13 @@ pub(crate) fn provide(needs: &[Need], host: &dyn Host) -> Vec<String> {
     if !packages.is_empty() {
         troubles.extend(install(&packages, host).err());
     }
+    // Last: Python itself may have been missing.
+    for need in &missing {
+        if let Source::Python(packages) = need.source {
+            host.say(&format!("{} is missing: pip install {}", need.name, packages.join(" ")));
+            troubles.extend(host.run(&[&["sh", "-c", INSTALL_PYTHON, "sh"], packages].concat()).err());
+        }
+    }
     let still_missing =
         missing.iter().filter_map(|need| Some(need.instruction(&need.probe.check(host).err()?)));
     let still_missing: Vec<String> = still_missing.collect();
@@ -273,6 +333,10 @@ impl Need {
                     packages.join(" ")
                 )
             }
+            Source::Python(packages) => format!(
+                "Run `python3 -m venv target/python` and `target/python/bin/pip install {}`.",
+                packages.join(" ")
+            ),
         };
         format!("error: {name} is missing, needed for {wanted_for}. {remedy}\n  {}", found.trim_end())
     }
@@ -282,7 +346,7 @@ impl Source {
     fn packages(&self) -> &'static [&'static str] {
         match self {
             Self::Debian(packages) => packages,
-            Self::Toolchain | Self::RustupComponent(_) => &[],
+            Self::Toolchain | Self::RustupComponent(_) | Self::Python(_) => &[],
         }
     }
 }
@@ -363,6 +427,12 @@ mod tests {
             probe: Probe::Library("db.so"),
             source: Source::Debian(&["db-server"]),
         },
+        Need {
+            name: "robot",
+            wanted_for: "the test",
+            probe: Probe::Runs(&["robot"]),
+            source: Source::Python(&["robot==1"]),
+        },
     ];
 
     /// A machine of which the test says what works, and what starts to work after a command.
@@ -376,6 +446,7 @@ mod tests {
     impl Host for Pretended {
         fn run(&self, command: &[&str]) -> Result<String, String> {
             let command = command.join(" ").replace(&format!("sh -c {INSTALL} sh"), "install");
+            let command = command.replace(&format!("sh -c {INSTALL_PYTHON} sh"), "pip install");
             self.ran.borrow_mut().push(command.clone());
             let brought = self.brings.iter().filter(|(by, _)| *by == command).map(|&(_, what)| (what, ""));
             self.works.borrow_mut().extend(brought);
@@ -402,15 +473,21 @@ mod tests {
             ("lint", ""),
             ("db --version", ""),
             ("library db.so", ""),
+            ("robot", ""),
         ];
         assert_eq!(provide(WANTED, &host), Vec::<String>::new());
-        assert_eq!(*host.ran.borrow(), ["rustc --version", "lint", "db --version", "library db.so"]);
+        assert_eq!(*host.ran.borrow(), ["rustc --version", "lint", "db --version", "library db.so", "robot"]);
     }
 
     #[test]
     fn root_installs_what_is_missing() {
         let host = Pretended {
-            brings: vec![(INSTALL_BOTH, "db --version"), (INSTALL_BOTH, "library db.so"), (ADD, "lint")],
+            brings: vec![
+                (INSTALL_BOTH, "db --version"),
+                (INSTALL_BOTH, "library db.so"),
+                (ADD, "lint"),
+                (INSTALL_ROBOT, "robot"),
+            ],
             ..Pretended::default()
         };
         *host.works.borrow_mut() = vec![
@@ -420,11 +497,16 @@ mod tests {
             (UPDATE, ""),
             (INSTALL_BOTH, ""),
             (ADD, ""),
+            (INSTALL_ROBOT, ""),
         ];
         assert_eq!(provide(WANTED, &host), Vec::<String>::new());
+        let ran = host.ran.borrow();
+        let place = |wanted: &str| ran.iter().position(|command| command == wanted);
+        assert!(place(INSTALL_BOTH) < place(INSTALL_ROBOT), "Python may come with the packages: {ran:?}");
     }
 
     const ADD: &str = "rustup component add lint";
+    const INSTALL_ROBOT: &str = "pip install robot==1";
 
     #[test]
     fn others_install_with_sudo() {
@@ -433,7 +515,7 @@ mod tests {
         provide(WANTED, &host);
         assert!(host.ran.borrow().contains(&format!("sudo -n {UPDATE}")), "{:?}", host.ran);
         assert!(
-            !host.ran.borrow().iter().any(|command| command.contains("install")),
+            !host.ran.borrow().iter().any(|command| command.contains(INSTALL_BOTH)),
             "the update failed: {:?}",
             host.ran
         );
@@ -454,6 +536,7 @@ mod tests {
             "1.90 or newer is needed",
             "Run `rustup component add lint`",
             "run `apt-get install db-server db-client`",
+            "`target/python/bin/pip install robot==1`",
         ] {
             assert!(errors.contains(expected), "no {expected:?} in:\n{errors}");
         }

@@ -8,12 +8,14 @@
 #![allow(clippy::print_stdout, reason = "this is what it is for")]
 
 use std::{
-    path::{Path, PathBuf},
     process::{Command, Stdio},
     time::Duration,
 };
 
-use tenure_bench::figures::{line, milliseconds, quantile};
+use tenure_bench::{
+    figures::{line, median, milliseconds, spread, verdict},
+    program,
+};
 use tenure_store::Env;
 
 /// The first argument that makes this program the command.
@@ -31,7 +33,7 @@ fn main() {
         return;
     }
     let this = std::env::current_exe().unwrap();
-    let tenure = tenure(&this);
+    let tenure = program::tenure();
     let (mut bare, mut through) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         bare.push(measure(Command::new(&this).arg(COMMAND)));
@@ -42,17 +44,8 @@ fn main() {
     println!("{ROUNDS} rounds: min / median / max");
     line("the command alone", spread(&mut bare), String::new());
     line("tenure run, until its command begins", spread(&mut through), String::new());
-    let median = Duration::from_secs_f64(quantile(&mut through, 0.5));
-    let verdict = if median <= BAR { "kept" } else { "MISSED" };
-    line("the bar, for the median", milliseconds(BAR), verdict.to_owned());
-}
-
-/// The program beside this one: built here, as cargo builds only ours.
-fn tenure(this: &Path) -> PathBuf {
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.args(["build", "--release", "--locked", "--quiet", "--package", "tenure-cli"]);
-    assert!(cargo.status().unwrap().success(), "tenure can't be built");
-    this.with_file_name("tenure")
+    let median = Duration::from_secs_f64(median(through));
+    line("the bar, for the median", milliseconds(BAR), verdict(median <= BAR));
 }
 
 /// From just before the start to the moment that the command writes, in seconds.
@@ -64,8 +57,4 @@ fn measure(command: &mut Command) -> f64 {
     assert!(output.status.success(), "{output:?}");
     let began: u64 = String::from_utf8(output.stdout).unwrap().parse().unwrap();
     (Duration::from_nanos(began) - start).as_secs_f64()
-}
-
-fn spread(times: &mut [f64]) -> String {
-    [0.0, 0.5, 1.0].map(|part| milliseconds(Duration::from_secs_f64(quantile(times, part)))).join(" / ")
 }

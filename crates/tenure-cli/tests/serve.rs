@@ -26,9 +26,12 @@ struct Daemon {
 
 impl Daemon {
     fn start(folder: &Path) -> Self {
-        let store = format!("sqlite:{}", folder.join("store.db").display());
+        Self::start_on(&format!("sqlite:{}", folder.join("store.db").display()))
+    }
+
+    fn start_on(store: &str) -> Self {
         let mut process = Command::new(env!("CARGO_BIN_EXE_tenure"))
-            .args(["serve", "--listen", "127.0.0.1:0", "--store", &store])
+            .args(["serve", "--listen", "127.0.0.1:0", "--store", store])
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -71,13 +74,27 @@ impl Drop for Daemon {
     }
 }
 
+/// The stores on which leases are tested: a file in this folder, and a fresh place in each of the shared servers.
+fn stores(folder: &Path) -> [String; 4] {
+    let place = format!("serve_{:016x}", Env::system().random_u64());
+    [
+        format!("sqlite:{}", folder.join("store.db").display()),
+        format!("{}?schema={place}", tenure_testbed::postgres()),
+        format!("{}?prefix={place}_", tenure_testbed::mariadb()),
+        format!("{}/{place}", tenure_testbed::etcd()),
+    ]
+}
+
 const A: &str = r#"{"holder": "a@host"}"#;
 const B: &str = r#"{"holder": "b@host"}"#;
 
 #[test]
 fn the_three_routes_answer_as_any_lease_service_does() {
     let folder = tempfile::tempdir().unwrap();
-    let daemon = Daemon::start(folder.path());
+    stores(folder.path()).iter().for_each(|store| three_routes(&Daemon::start_on(store)));
+}
+
+fn three_routes(daemon: &Daemon) {
     assert_eq!(daemon.status("GET", "/locks/my_worker", ""), 404);
     let (status, _, body) = daemon.ask("POST", "/locks/my_worker/claim", A);
     assert_eq!((status, &body["term"], &body["holder"]), (200, &json!(1), &json!("a@host")));
@@ -101,14 +118,18 @@ fn the_three_routes_answer_as_any_lease_service_does() {
 #[test]
 fn a_lease_survives_its_daemon_and_moves_to_another() {
     let folder = tempfile::tempdir().unwrap();
-    let mut first = Daemon::start(folder.path());
-    let second = Daemon::start(folder.path());
+    stores(folder.path()).iter().for_each(|store| moves(store));
+}
+
+fn moves(store: &str) {
+    let mut first = Daemon::start_on(store);
+    let second = Daemon::start_on(store);
     assert_eq!(first.status("POST", "/locks/x/claim", A), 200);
     first.kill();
     assert_eq!(second.status("POST", "/locks/x/claim", B), 409);
     assert_eq!(second.ask("POST", "/locks/x/refresh", A).2["term"], 1);
     drop(second);
-    let third = Daemon::start(folder.path());
+    let third = Daemon::start_on(store);
     assert_eq!(third.ask("POST", "/locks/x/refresh", A).2["term"], 1);
     assert_eq!(third.status("POST", "/locks/x/claim", B), 409);
 }
@@ -120,8 +141,9 @@ fn bad_requests_name_the_value_and_the_rule() {
     let long = "x".repeat(256);
     for (path, body, words) in [
         ("/locks/x/claim", "", "no holder"),
-        ("/locks/x/claim", "{", "the body is no request"),
-        ("/locks/x/claim", r#"{"holder": 7}"#, "the body is no request"),
+        ("/locks/x/claim", "{", "the body: EOF"),
+        ("/locks/x/claim", r#"["a", 2000]"#, "no JSON object"),
+        ("/locks/x/claim", r#"{"holder": 7}"#, "the body: invalid type"),
         ("/locks/x/claim", r#"{"holder": "a", "tttl_ms": 1}"#, "tttl_ms"),
         ("/locks/x/claim", r#"{"holder": ""}"#, "a name is empty"),
         ("/locks/x/claim", r#"{"holder": "a\n"}"#, "control"),
@@ -155,7 +177,16 @@ fn other_machines_are_not_let_in() {
 #[test]
 fn our_client_of_it_is_an_oracle_as_it_should_be() {
     let folder = tempfile::tempdir().unwrap();
-    let daemon = Daemon::start(folder.path());
+    // Side by side: they wait most of the time.
+    std::thread::scope(|scope| {
+        for store in stores(folder.path()) {
+            scope.spawn(move || conforms_on(&store));
+        }
+    });
+}
+
+fn conforms_on(store: &str) {
+    let daemon = Daemon::start_on(store);
     let lease = Duration::from_secs(2);
     let conduct = Conduct { lease: Some(lease), slack: 2 * lease, ..Conduct::default() };
     let make = |name: String| async move {

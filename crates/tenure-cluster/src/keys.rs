@@ -7,7 +7,7 @@
 //! | `("session", id)` | node, ttl: who it is, for good | the node, at joining | one a live session | the session ends |
 //! | `("beat", id)` | how often the session was renewed | the node, at each renewal | one a live session | the session ends |
 //! | `("local", place, id)` | the owner's process; `place` is a machine, its boot and a pid namespace | the node, at joining | one a live session | the session ends |
-//! | `("own", id, ...)` | belongings of the session: its lane as a candidate, `"lane"`; the holder, if it is a lease, `"lease"`; whatever is built on sessions adds its own | the node, and whoever answers it | bounded by who writes them | the session ends |
+//! | `("own", id, ...)` | belongings of the session: its lane as a candidate, `"lane"`; the holder, if it is a lease, `"lease"`; what operators ask of it as a leader, `"ask"`; whatever is built on sessions adds its own | the node, and whoever answers it | bounded by who writes them | the session ends |
 //! | `("member", node)` | the node's public record | the node, and whoever ends its session or suspects it | one a node | gone for as long as is set |
 //! | `("changes")`, a list | what became of members, in order | the same commits | bounded by sweeping | swept |
 //! | `("election", name)` | term, holder, the last terms | whoever wins, resigns or deposes | one an election | never: terms are not used twice |
@@ -34,6 +34,12 @@ impl Keys {
         Self { root: Tuple::new().text(ROOT).name(cluster) }
     }
 
+    /// All that the cluster has in the store: to delete it is to forget the cluster, terms and fencing tokens included.
+    #[must_use]
+    pub fn all(&self) -> Range {
+        self.root.range()
+    }
+
     fn part(&self, part: &str) -> Tuple {
         self.root.clone().text(part)
     }
@@ -44,6 +50,11 @@ impl Keys {
         self.part("session").bytes(id.to_bytes().to_vec()).key()
     }
 
+    /// The sessions of all nodes and leases.
+    pub(crate) fn sessions(&self) -> Range {
+        self.part("session").range()
+    }
+
     pub(crate) fn beat(&self, id: SessionId) -> Key {
         self.part("beat").bytes(id.to_bytes().to_vec()).key()
     }
@@ -51,6 +62,11 @@ impl Keys {
     /// The beats of all nodes.
     pub(crate) fn beats(&self) -> Range {
         Range::Between { start: self.part("beat").key(), end: self.beat(SessionId::FIRST_LEASE) }
+    }
+
+    /// The beats of all nodes and leases.
+    pub(crate) fn all_beats(&self) -> Range {
+        self.part("beat").range()
     }
 
     /// The beats of all leases.
@@ -93,6 +109,11 @@ impl Keys {
     #[must_use]
     pub fn belongings(&self, id: SessionId) -> Tuple {
         self.part("own").bytes(id.to_bytes().to_vec())
+    }
+
+    /// What a leader with this session is asked.
+    pub(crate) fn ask(&self, id: SessionId, election: &Name) -> Key {
+        self.belongings(id).text("ask").name(election).key()
     }
 
     pub(crate) fn lane(&self, id: SessionId) -> Key {
@@ -142,6 +163,14 @@ impl Keys {
         self.part("candidate").name(election).int(rank).int(place.ticket).bytes(id).key()
     }
 
+    /// The election that a key of [`Keys::candidate`] is of.
+    pub(crate) fn awaited_by(key: &Key) -> Result<Name, StoreError> {
+        match Tuple::decode(key)?.parts() {
+            [.., Part::Text(name), Part::Int(_), Part::Int(_), Part::Bytes(_)] => name.parse(),
+            _ => Err(StoreError::corrupt(format!("key {key} names no candidate"))),
+        }
+    }
+
     /// The place that a key of [`Keys::candidate`] stands for.
     pub(crate) fn place_of(key: &Key) -> Result<Place, StoreError> {
         let place = || {
@@ -185,6 +214,7 @@ mod tests {
         assert!(sorted.is_sorted());
         for (key, place) in sorted.iter().zip(places) {
             assert_eq!(Keys::place_of(key).unwrap(), place);
+            assert_eq!(Keys::awaited_by(key).unwrap(), name);
             assert!(keys.candidates(&name).contains(key));
         }
     }

@@ -15,6 +15,8 @@
 //! # Unknown outcomes
 //! A claim is made again under the same session id and the same check until it is decided. What nobody heard of ends with its ttl.
 
+mod session;
+
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
@@ -32,6 +34,8 @@ use crate::{
     session::{Beat, Identity},
     warden::{Warden, Watch},
 };
+
+pub use session::LeaseSession;
 
 /// What the requests are doing, for errors.
 const LEASING: &str = "serve a lease";
@@ -120,12 +124,7 @@ impl Leases {
         holder: &Name,
         ttl: Duration,
     ) -> Result<LeaseAnswer, ClusterError> {
-        if !(Settings::TTL_MIN..=Settings::TTL_MAX).contains(&ttl) {
-            return Err(StoreError::invalid(format!(
-                "ttl {ttl:?} must be from 1 s to 24 h: choose one between"
-            ))
-            .into());
-        }
+        admit_ttl(ttl)?;
         admit_election(election)?;
         let session = SessionId::random_lease(&self.node.env);
         self.decide(election, |found| match &found.held {
@@ -299,6 +298,13 @@ impl Leases {
         let present = |(index, _): &(usize, &Candidate)| snapshot.key(*index).is_some();
         Ok(heads.iter().enumerate().find(present).map(|(_, head)| head.node.clone()))
     }
+}
+
+fn admit_ttl(ttl: Duration) -> Result<(), StoreError> {
+    if (Settings::TTL_MIN..=Settings::TTL_MAX).contains(&ttl) {
+        return Ok(());
+    }
+    Err(StoreError::invalid(format!("ttl {ttl:?} must be from 1 s to 24 h: choose one between")))
 }
 
 /// What is to be done after a look.

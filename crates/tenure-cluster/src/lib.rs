@@ -27,6 +27,7 @@
 //! | how long anything can be trusted | [`Session`], [`Hold`] |
 //! | who is there | [`Members`], [`Member`] |
 //! | who leads | [`Election`], [`Leadership`], [`Observation`], [`Participant`] |
+//! | looking without taking part | [`Onlooker`] |
 //! | leases for programs that are no nodes | [`Leases`] |
 //! | messages between nodes, and to all of them | [`peer`] |
 //! | ending a session when its process dies | [`Owner`], [`will`] |
@@ -34,6 +35,7 @@
 //! | every key that is written | `keys.rs` |
 
 mod cluster;
+mod onlooker;
 mod settings;
 
 mod election;
@@ -41,6 +43,7 @@ mod member;
 mod roster;
 mod session;
 
+mod ask;
 mod error;
 mod exits;
 mod flaws;
@@ -59,6 +62,7 @@ pub mod will;
 
 mod keys;
 
+pub use ask::Ask;
 pub use cluster::{Cluster, Event};
 pub use election::{
     Callbacks, Election, Holder, Leadership, Led, Observation, Participant, PastTerm, Role, Term, TermEnd,
@@ -68,8 +72,9 @@ pub use error::ClusterError;
 pub use flaws::Flaws;
 pub use ground::Ground;
 pub use keys::Keys;
-pub use lease::{Lease, LeaseAnswer, Leases};
+pub use lease::{Lease, LeaseAnswer, LeaseSession, Leases};
 pub use member::{Cause, Member, MemberState};
+pub use onlooker::{Onlooker, Seen, Waiting};
 pub use owner::{Owner, Proof};
 pub use roster::{ChangeKind, Listed, MemberChange, MemberChanges, Members};
 pub use session::{Hold, Session, SessionId};

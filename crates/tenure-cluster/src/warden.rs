@@ -155,9 +155,12 @@ impl Warden {
             if let Some(watched) = self.watched.get_mut(&id) {
                 if watched.beat != beat {
                     (watched.beat, watched.since, watched.suspected) = (beat, seen, false);
-                    let node = watched.identity.node.to_string();
-                    metrics::gauge!("tenure_member_last_heartbeat_timestamp_seconds", "node" => node)
-                        .set(self.node.env.unix_time().as_secs_f64());
+                    // What holders of leases call themselves is theirs to make up, and no label.
+                    if self.watch != Watch::Leases {
+                        let node = watched.identity.node.to_string();
+                        metrics::gauge!("tenure_member_last_heartbeat_timestamp_seconds", "node" => node)
+                            .set(self.node.env.unix_time().as_secs_f64());
+                    }
                 }
             } else if let Some(identity) = identities.get(&id) {
                 let identity = identity.clone();

@@ -171,3 +171,45 @@ async fn what_no_lease_may_be_is_refused() {
     let error = a.cluster.leases().claim(&name("tenure/x"), &name("x"), TTL).await.unwrap_err().to_string();
     assert!(error.contains("tenure/x") && error.contains("choose another name"), "{error}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn one_session_keeps_all_that_a_program_leads() {
+    let fleet = Fleet::new();
+    let (a, b) = (fleet.join("a").await, fleet.join("b").await);
+    let session = a.cluster.leases().open(&name("x"), TTL).await.unwrap();
+    let other = b.cluster.leases().open(&name("y"), TTL).await.unwrap();
+    for election in ["one", "two"] {
+        let leases = b.cluster.leases();
+        let lease = granted(leases.claim_for(session.id, &name(election)).await.unwrap().unwrap());
+        assert_eq!((lease.term, lease.holder.as_str()), (Term(1), "x"));
+        let again = granted(leases.claim_for(session.id, &name(election)).await.unwrap().unwrap());
+        assert_eq!(again.term, Term(1), "who leads may claim again");
+        let refused = leases.claim_for(other.id, &name(election)).await.unwrap().unwrap();
+        assert_eq!(denied(refused).as_deref(), Some("x"));
+        // The holder of a lease of the same name is another.
+        let lease = leases.claim(&name(election), &name("x"), TTL).await.unwrap();
+        assert_eq!(denied(lease).as_deref(), Some("x"));
+    }
+    for _ in 0..10 {
+        fleet.sleep(2).await;
+        assert_eq!(a.cluster.leases().renew(session.id).await.unwrap().unwrap().ttl, TTL);
+    }
+    let leases = a.cluster.leases();
+    assert_eq!(leases.renew(other.id).await.unwrap(), None, "nobody renewed it");
+    assert_eq!(leases.claim_for(other.id, &name("three")).await.unwrap(), None);
+    let wrong = leases.resign_for(session.id, &name("one"), Some(Term(9))).await.unwrap();
+    assert_eq!(denied(wrong).as_deref(), Some("x"));
+    assert_eq!(denied(leases.resign_for(session.id, &name("one"), Some(Term(1))).await.unwrap()), None);
+    assert_eq!(granted(claim_of(&a.cluster, "one", "z").await).term, Term(2));
+    assert!(leases.close(session.id).await.unwrap());
+    assert_eq!(granted(claim_of(&a.cluster, "two", "z").await).term, Term(2));
+    assert!(!leases.close(session.id).await.unwrap());
+    assert_eq!(leases.renew(session.id).await.unwrap(), None);
+    let node = a.cluster.session().id();
+    assert!(!leases.close(node).await.unwrap(), "the session of a node is nobody else's to end");
+    assert_eq!(leases.renew(node).await.unwrap(), None);
+}
+
+async fn claim_of(cluster: &Cluster, election: &str, holder: &str) -> LeaseAnswer {
+    cluster.leases().claim(&name(election), &name(holder), TTL).await.unwrap()
+}

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use databases::{Database, connect, execute, server};
 use mysql_async::prelude::Queryable as _;
 use tenure_mysql::{MysqlStore, ddl};
-use tenure_store::{Check, Commit, Env, Key, Store, StoreExt as _, testkit::Handles};
+use tenure_store::{
+    Check, Commit, CommitError, Conflict, Env, Key, Retry, Store, StoreExt as _, testkit::Handles,
+};
 use tenure_testbed::{MariaDb, Options};
 
 fn key(text: &str) -> Key {
@@ -18,6 +20,15 @@ fn key(text: &str) -> Key {
 
 /// As many stores as this are opened at once.
 const CROWD: usize = 20;
+
+/// Makes a commit. A node of a cluster may give way to another: then nothing was done, and it is made again, as by whoever uses a store.
+async fn make(store: &MysqlStore, commit: Commit) {
+    let mut pauses = Retry::default().start(&Env::system());
+    while let Err(error) = store.commit(commit.clone()).await {
+        let gave_way = matches!(error, CommitError::Conflict(Conflict::Contention));
+        assert!(gave_way && pauses.pause().await, "{commit:?}: {error}");
+    }
+}
 
 async fn all_can_open_at_once(urls: &[String]) {
     let database = Database::create(urls).await;
@@ -33,7 +44,7 @@ async fn all_can_open_at_once(urls: &[String]) {
     }
     for (index, store) in stores.iter().enumerate() {
         let name = Key::from(format!("k{index}").as_str());
-        store.commit(Commit::new().check(Check::Absent(name.clone())).set(name, "v")).await.unwrap();
+        make(store, Commit::new().check(Check::Absent(name.clone())).set(name, "v")).await;
     }
     assert_eq!(stores[0].scan(&tenure_store::Range::all(), 100).await.unwrap().items.len(), CROWD);
 }

@@ -21,7 +21,7 @@ pub(crate) struct Database {
     settings: Settings,
     env: Env,
     /// How long an answer may take.
-    patience: Duration,
+    pub(crate) patience: Duration,
     /// The channel to listen to, as it is written in a statement.
     channel: Option<String>,
     connection: Option<PlainConnection>,

@@ -14,7 +14,8 @@
 //! # A change of leader, step by step
 //! 1. **Commit and lock.** The commit that changes the members also names the leader and its epoch, and locks the elector.
 //! 2. **Snapshot.** If the new leader is brand-new, so without names of its own, the old one is asked to [transfer](Handover::from): it settles the batch that is under way, leads no longer from that step on, and says how
-//!    far its names go. Requests that wait for it are sent again by their outboxes, to the new one. If it does not answer in time, or the new leader has followed before, it starts from its own.
+//!    far its names go. It can't commit what else waits for it, since the leader's key names another by now: those requests are sent again by their outboxes, to the new one, and are known there by their numbers. A leader that
+//!    leaves of its own will commits them first, before anything is told to the elector. If it does not answer in time, or the new leader has followed before, it starts from its own.
 //! 3. **Assume and distribute.** The new leader is told its epoch and all members. It reads the rest of the log from the store, with the leader's key at the same instant: so its names are
 //!    complete, whatever its snapshot was. Then it tells all members, in the stream in which all later registrations come.
 //! 4. **Release.** The work ends, and the next message is handled.
@@ -253,6 +254,12 @@ impl Elector {
     /// [`StoreError::Corrupt`] when it is something else.
     pub fn leader_at(key: &Key, value: &Bytes) -> Result<Led, StoreError> {
         Led::read(key, value)
+    }
+
+    /// What electors are called as a kind of servers.
+    pub(crate) fn kind() -> Name {
+        #[allow(clippy::unwrap_used, reason = "it is a name")]
+        Self::KIND.parse().unwrap()
     }
 
     fn me(&self) -> MemberId {

@@ -81,6 +81,11 @@ impl Metadata {
         )))
     }
 
+    /// Whether it says nothing.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.labels.is_empty() && self.data.is_empty()
+    }
+
     /// How many bytes its labels and data have.
     pub(crate) fn bytes(&self) -> usize {
         self.labels.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>() + self.data.len()
@@ -107,6 +112,8 @@ pub struct Entry {
     pub(crate) name: Arc<str>,
     pub(crate) owner: Arc<Owner>,
     pub(crate) number: u64,
+    /// The number of the request by which it was last described.
+    pub(crate) described: u64,
     pub(crate) metadata: Metadata,
     pub(crate) since_ms: u64,
     pub(crate) epoch: u64,
@@ -158,20 +165,20 @@ impl Entry {
 
     /// About how many bytes it takes in a page.
     pub(crate) fn weight(&self) -> usize {
-        self.name.len() + self.owner.node.as_str().len() + self.metadata.bytes() + 80
+        self.name.len() + self.owner.node.as_str().len() + self.metadata.bytes() + 88
     }
 
     pub(crate) fn encode(&self, encoder: Encoder) -> Encoder {
-        let encoder = self.owner.encode(encoder.text(&self.name)).number(self.number);
+        let encoder = self.owner.encode(encoder.text(&self.name)).number(self.number).number(self.described);
         self.metadata.encode(encoder.number(self.since_ms).number(self.epoch).number(self.position))
     }
 
     pub(crate) fn decode(decoder: &mut Decoder<'_>) -> Result<Self, Flaw> {
         let name = Arc::from(decoder.name()?.as_str());
         let owner = Arc::new(Owner::decode(decoder)?);
-        let (number, since_ms) = (decoder.number()?, decoder.number()?);
+        let (number, described, since_ms) = (decoder.number()?, decoder.number()?, decoder.number()?);
         let (epoch, position) = (decoder.number()?, decoder.number()?);
         let metadata = Metadata::decode(decoder)?;
-        Ok(Self { name, owner, number, metadata, since_ms, epoch, position })
+        Ok(Self { name, owner, number, described, metadata, since_ms, epoch, position })
     }
 }

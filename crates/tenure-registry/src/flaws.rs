@@ -11,6 +11,10 @@ pub struct Flaws {
     pub guard_without_epoch: bool,
     /// A departure counts whatever session it names.
     pub down_without_token: bool,
+    /// A request that its owner waits for no longer counts all the same.
+    pub without_floors: bool,
+    /// A name is refused by what the node that asks for it knows itself, which may be outdated.
+    pub refuse_by_hearsay: bool,
     /// No mistake: the log is shortened after a few batches, and pages are small, so that a short run has to do with both.
     pub short_log: bool,
 }

@@ -7,7 +7,7 @@
 //! | `("registry", name, "log", position)` | one batch of changes | the leader, under guard | bounded by the number of names | its changes are in pages |
 //! | `("registry", name, "page", first)` | the names from `first` up to the next page, as of a position | the leader, under guard | as many as the names fill | it is empty, but for the first |
 //! | `("registry", name, "base")` | up to which position the log was removed | the leader, under guard | one a registry | never |
-//! | `("registry", name, "freed")` | the registrations that were taken back last, as of the base or later | the leader, under guard | one a registry | never |
+//! | `("registry", name, "floors")` | for each session that asked for something, the least number of a request that it still waits for, as of the base or later | the leader, under guard | one a registry, as long as there are sessions | never |
 //! | `("registry", name, "post")`, a list | requests of nodes that have no link to the leader | those nodes | as many as wait | answered |
 //!
 //! Belongings of a node's session: `("own", session, "registry", name, request)`, answers to such requests.
@@ -23,7 +23,7 @@ pub(crate) struct RegistryKeys {
     keys: Keys,
     registry: Name,
     pub(crate) base: Key,
-    pub(crate) freed: Key,
+    pub(crate) floors: Key,
     pub(crate) post: Key,
     /// Who leads: a field of the elector's state.
     pub(crate) leader: Key,
@@ -34,7 +34,7 @@ impl RegistryKeys {
         let of = |word: &str| keys.area("registry").name(registry).text(word);
         Self {
             base: of("base").key(),
-            freed: of("freed").key(),
+            floors: of("floors").key(),
             post: of("post").key(),
             leader,
             keys: keys.clone(),

@@ -5,9 +5,12 @@
 //! - Nothing is answered before it is committed. What is refused is refused by names that were complete at that moment.
 //! - At most one batch is under way. Its commit lands once or never: it checks that the leader's key is as it was, that the log has nothing at its position, and that the log was not shortened since.
 //! - A name is registered only while the session of its owner exists, and is free when that has ended.
+//! - One that retires takes nothing more, commits what it has taken, and leads no longer: in one step. One that was deposed can't commit any more; what it has taken is sent again by those who asked, to the next one.
 //!
 //! # What it never does
 //! It never writes after another was elected, and never changes what a batch says while a copy of it may still land.
+
+mod draft;
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -18,23 +21,22 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
-use tenure_cluster::SessionId;
 use tenure_store::{
     Check, Commit, CommitError, EntryId, Moment, Range, Read, Store as _, StoreError, Version, latest,
     record::Encoder,
 };
 use tokio::sync::{mpsc, oneshot};
 
+use self::draft::{Decided, Draft};
 use crate::{
     Owner,
     batch::{Batch, Change},
-    log::{Base, encode_freed},
+    log::{Base, encode_floors},
     member::Member,
     message::Answer,
     names::Step,
-    order::{Held, Order, Source, judge},
-    pages::{PageWrite, Pages},
+    order::{Held, Order, Source},
+    pages::Pages,
     streams::Streams,
 };
 
@@ -67,7 +69,7 @@ pub(crate) struct Reign {
     pub(crate) fence: Version,
     orders: mpsc::Sender<Order>,
     streams: Streams,
-    stop: latest::Sender<bool>,
+    stop: latest::Sender<Stop>,
     ended: latest::Sender<bool>,
     /// The position of the last batch that was sent to the store: it may be read there before this leader knows that it has landed.
     under_way: AtomicU64,
@@ -87,7 +89,7 @@ impl Reign {
             fence,
             orders,
             streams: Streams::new(epoch, member.names.position()),
-            stop: latest::Sender::new(false),
+            stop: latest::Sender::default(),
             ended: latest::Sender::new(false),
             under_way: AtomicU64::new(member.names.position()),
         });
@@ -105,8 +107,7 @@ impl Reign {
         };
         let me = member.me();
         tracing::info!(name: "registry.leads", registry = %member.registry, node = %me.node, epoch, position = member.names.position(), "this node leads the registry");
-        metrics::counter!("tenure_registry_reigns_total", "registry" => member.registry.to_shared())
-            .increment(1);
+        member.meters.reigns.increment(1);
         member.ground.env().spawn(leader.run());
         reign
     }
@@ -116,9 +117,24 @@ impl Reign {
         self.orders.try_send(order).is_ok()
     }
 
-    /// Lets it end when what is under way is settled.
-    pub(crate) fn stop(&self) {
-        self.stop.send_replace(true);
+    /// Lets it end when what it has taken is committed.
+    pub(crate) fn retire(&self) {
+        self.stop.send_if_modified(|stop| {
+            let goes_on = *stop == Stop::No;
+            if goes_on {
+                *stop = Stop::Retire;
+            }
+            goes_on
+        });
+    }
+
+    /// Lets it end when the batch under way is settled.
+    pub(crate) fn depose(&self) {
+        self.stop.send_replace(Stop::Depose);
+    }
+
+    fn stops(&self) -> bool {
+        *self.stop.borrow() != Stop::No
     }
 
     /// Up to which position somebody may know the log: one that this leader may not have applied yet.
@@ -142,6 +158,18 @@ impl Reign {
             self.streams.greet(member, &follower.node);
         }
     }
+}
+
+/// Whether a reign is to end, and how.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Stop {
+    /// It goes on.
+    #[default]
+    No,
+    /// When all that was taken is committed.
+    Retire,
+    /// Now: another was elected.
+    Depose,
 }
 
 /// Says that a reign has ended, however it did.
@@ -175,17 +203,6 @@ struct Leader {
     ended: Ended,
 }
 
-/// A batch that is to be committed, and who waits for it.
-struct Draft {
-    position: u64,
-    batch: Batch,
-    bytes: Bytes,
-    decided: Vec<(Order, Answer)>,
-    pages: Vec<PageWrite>,
-    /// Where the log is shortened to, and what is to be known of what was taken back before.
-    base: Option<(Base, Bytes)>,
-}
-
 /// What came of a commit.
 enum Fate {
     /// It landed, in this version.
@@ -201,7 +218,7 @@ impl Leader {
         let mut sessions = self.member.ground.sessions();
         let mut post = self.member.ground.store().watch(Range::Key(self.member.log.keys.post.clone()));
         let mut round = env.now();
-        while !*stop.borrow() {
+        while !self.reign.stops() {
             // Those who were just answered, and others that wait to be run, may ask for something too: it goes into the same batch.
             tokio::task::yield_now().await;
             if round <= env.now() {
@@ -233,23 +250,43 @@ impl Leader {
                 break;
             }
         }
+        self.flush().await;
         tracing::info!(name: "registry.leads_no_longer", registry = %self.member.registry, epoch = self.reign.epoch, position = self.member.names.position(), "this node leads the registry no longer");
         drop(self.ended);
         env.sleep(AGAIN).await;
         // If nobody else was elected, this node leads again, from what it reads.
-        while !*stop.borrow() && self.member.refresh().await.is_err() {
+        while !self.reign.stops() && self.member.refresh().await.is_err() {
             env.sleep(PAUSE).await;
         }
     }
 
-    /// Finds out what is to be done.
-    async fn gather(&mut self) -> Result<(), StoreError> {
+    /// Takes nothing more, and commits what was taken, if this one retires. As many as were taken are few enough to be committed soon, and whoever waits for it does so for a ttl at most.
+    async fn flush(&mut self) {
+        self.orders.close();
+        while *self.reign.stop.borrow() == Stop::Retire {
+            self.take_orders();
+            if self.waiting.is_empty() {
+                return;
+            }
+            let draft = self.draft();
+            if !self.carry_out(draft).await {
+                return;
+            }
+        }
+    }
+
+    fn take_orders(&mut self) {
         while self.waiting.len() < ORDERS_MAX {
             match self.orders.try_recv() {
                 Ok(order) => self.waiting.push_back(order),
                 Err(_) => break,
             }
         }
+    }
+
+    /// Finds out what is to be done.
+    async fn gather(&mut self) -> Result<(), StoreError> {
+        self.take_orders();
         if self.look.here {
             self.find_ended().await?;
             self.look.here = false;
@@ -269,8 +306,8 @@ impl Leader {
         for owner in gone {
             if crate::usher::has_ended(&self.member, owner.session).await? {
                 let owner = (*owner).clone();
-                let order = Order { source: Source::Nobody, request: 0, owner, change: Change::Ended };
-                self.waiting.push_back(order);
+                let (source, change) = (Source::Nobody, Change::Ended);
+                self.waiting.push_back(Order { source, request: 0, floor: 0, owner, change });
             }
         }
         Ok(())
@@ -336,14 +373,15 @@ impl Leader {
         let bytes_max = (limits.value_bytes / 2).min(limits.commit_bytes / 4).min(wire);
         let at_ms = u64::try_from(self.member.ground.env().unix_time().as_millis()).unwrap_or(u64::MAX);
         let mut batch = Batch { epoch: self.reign.epoch, at_ms, ..Batch::default() };
-        // The checks of leader, log and base, the batch itself, and the base with what was taken back and what is removed.
+        // The checks of leader, log and base, the batch itself, and the base with the floors and what is removed.
         let (mut bytes, mut operations) = (0, 8 + 2 * PAGES_MAX);
-        let mut held = Held::default();
-        let mut decided = Vec::new();
+        let mut held = Held::new(&names, self.member.flaws);
+        let mut decided = Vec::with_capacity(self.waiting.len());
+        batch.changes.reserve(self.waiting.len());
         while let Some(order) = self.waiting.front() {
             let weight = order.change.weight() + order.owner.node.as_str().len() + 32;
             let costs = if matches!(order.source, Source::Post(_)) { 3 } else { 0 }
-                + usize::from(!batch.owners.contains(&order.owner));
+                + usize::from(!batch.has(&order.owner));
             // The end of a session may free many names, which takes all nodes a while: what waits before it need not wait for that.
             let ends = order.change == Change::Ended;
             if !decided.is_empty()
@@ -353,21 +391,24 @@ impl Leader {
             }
             let Some(order) = self.waiting.pop_front() else { break };
             (bytes, operations) = (bytes + weight, operations + costs);
-            let (answer, changes) = judge(&names, &mut held, &order, position);
+            let (answer, changes) = held.judge(&order, position);
+            let settled = order.settles();
+            let Order { source, request, owner, change, .. } = order;
             if changes {
-                batch.add(&order.owner, order.change.clone());
+                batch.add(&owner, settled, change);
             }
-            decided.push((order, answer));
+            decided.push(Decided { source, request, session: owner.session, answer });
         }
+        drop(held);
         let (pages, base) = self.pages.take(&names, PAGES_BYTES, PAGES_MAX);
-        let base = base.map(|base| (base, encode_freed(&names.freed())));
-        Draft { position, bytes: batch.encode(), batch, decided, pages, base }
+        let base = base.map(|base| (base, encode_floors(&names.parties())));
+        Draft { position, bytes: batch.encode(bytes), batch, decided, pages, base }
     }
 
     /// Commits, applies, tells. Returns whether this node still leads.
     async fn carry_out(&mut self, mut draft: Draft) -> bool {
         let empty = draft.batch.changes.is_empty() && draft.pages.is_empty() && draft.base.is_none();
-        let posted = draft.decided.iter().any(|(order, _)| matches!(order.source, Source::Post(_)));
+        let posted = draft.decided.iter().any(Decided::is_posted);
         if empty && !posted {
             // Nothing to write: it is enough to know that nobody else can have.
             if self.member.leads_for_sure() {
@@ -385,7 +426,7 @@ impl Leader {
         }
         // First, so that all apply it at the same time.
         self.reign.streams.publish(draft.position, &draft.bytes);
-        match self.member.names.apply(draft.position, &draft.batch) {
+        match self.member.names.apply(draft.position, draft.batch) {
             Step::Applied(moved) => {
                 self.pages.note(&moved, draft.bytes.len());
                 self.member.look_after(&moved);
@@ -398,12 +439,10 @@ impl Leader {
     }
 
     fn measure(&self, draft: &Draft, started: Moment) {
-        let registry = || self.member.registry.to_shared();
-        let time = self.member.ground.env().now() - started;
-        metrics::histogram!("tenure_registry_commit_seconds", "registry" => registry()).record(time);
+        let meters = &self.member.meters;
+        meters.commit_seconds.record(self.member.ground.env().now() - started);
         #[allow(clippy::cast_precision_loss, reason = "a batch has not that many changes")]
-        metrics::histogram!("tenure_registry_batch_changes", "registry" => registry())
-            .record(draft.batch.changes.len() as f64);
+        meters.batch_changes.record(draft.batch.changes.len() as f64);
     }
 
     /// Commits a batch, once, however often it has to be sent.
@@ -421,10 +460,14 @@ impl Leader {
             loop {
                 match self.find_out(draft).await {
                     Ok(Some(fate)) => return fate,
-                    Ok(None) => break,
+                    Ok(None) => {
+                        // It is made again, and not at once: whatever was in its way may stay there.
+                        self.member.ground.env().sleep(PAUSE).await;
+                        break;
+                    }
                     Err(_) => {
                         self.member.ground.env().sleep(PAUSE).await;
-                        if *self.reign.stop.borrow() && self.is_over() {
+                        if self.reign.stops() && self.is_over() {
                             return Fate::Deposed;
                         }
                     }
@@ -454,12 +497,12 @@ impl Leader {
         commit = commit.set(keys.batch(draft.position), draft.bytes.clone());
         // A request may have been posted twice, and is answered once: by what came of it first.
         let mut answered = BTreeSet::new();
-        for (order, answer) in &draft.decided {
-            if let Source::Post(entry) = &order.source {
+        for Decided { source, request, session, answer } in &draft.decided {
+            if let Source::Post(entry) = source {
                 commit = commit.remove(keys.post.clone(), entry.clone());
-                if *answer != Answer::Ended && answered.insert((order.owner.session, order.request)) {
+                if *answer != Answer::Ended && answered.insert((*session, *request)) {
                     let bytes = answer.encode(Encoder::new(FORMAT)).finish();
-                    commit = commit.set(keys.answer(order.owner.session, order.request), bytes);
+                    commit = commit.set(keys.answer(*session, *request), bytes);
                 }
             }
         }
@@ -470,10 +513,10 @@ impl Leader {
                 None => commit.delete(key),
             };
         }
-        if let Some((base, freed)) = &draft.base {
+        if let Some((base, floors)) = &draft.base {
             commit = commit
                 .set(keys.base.clone(), base.encode())
-                .set(keys.freed.clone(), freed.clone())
+                .set(keys.floors.clone(), floors.clone())
                 .delete_range(keys.log_through(base.position));
         }
         commit
@@ -504,16 +547,16 @@ impl Leader {
     }
 
     /// Tells those who asked.
-    fn answer(&self, decided: Vec<(Order, Answer)>, position: u64) {
-        let mut here = Vec::new();
-        for (order, answer) in decided {
+    fn answer(&self, decided: Vec<Decided>, position: u64) {
+        let mut here = Vec::with_capacity(decided.len());
+        for Decided { source, request, answer, .. } in decided {
             let answer = match answer {
                 Answer::Done(_) => Answer::Done(position),
                 other => other,
             };
-            match order.source {
-                Source::Here => here.push((order.request, answer)),
-                Source::Peer(node) => self.reign.streams.answer(&self.member, &node, order.request, answer),
+            match source {
+                Source::Here => here.push((request, answer)),
+                Source::Peer(node) => self.reign.streams.answer(&self.member, &node, request, answer),
                 Source::Post(_) | Source::Nobody => {}
             }
         }
@@ -521,33 +564,5 @@ impl Leader {
     }
 }
 
-impl Draft {
-    /// The sessions that must exist: those that get names, and those that get answers through the store.
-    fn sessions(&self) -> Vec<SessionId> {
-        let mut sessions = Vec::new();
-        let registering = self.batch.iter().filter(|(_, change)| matches!(change, Change::Register { .. }));
-        let posting = self
-            .decided
-            .iter()
-            .filter(|(order, answer)| matches!(order.source, Source::Post(_)) && *answer != Answer::Ended);
-        let all =
-            registering.map(|(owner, _)| owner.session).chain(posting.map(|(order, _)| order.owner.session));
-        for session in all {
-            if !sessions.contains(&session) {
-                sessions.push(session);
-            }
-        }
-        sessions
-    }
-
-    /// Takes out what was asked for in the name of a session that has ended.
-    fn drop_session(&mut self, session: SessionId) {
-        self.batch = self.batch.without(session);
-        self.bytes = self.batch.encode();
-        for (order, answer) in &mut self.decided {
-            if order.owner.session == session && order.source != Source::Nobody {
-                *answer = Answer::Ended;
-            }
-        }
-    }
-}
+#[cfg(test)]
+mod tests;

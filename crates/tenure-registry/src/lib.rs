@@ -45,6 +45,8 @@
 //! 3. It applies the batch, tells all followers, and answers. Followers apply contiguous batches only, and read the log in the store if something is missing.
 //! 4. The owner's node applies the batch before its caller is told.
 //!
+//! A request may be sent more than once, and a copy may come late. It is known for one by the owner's floor, the least number of a request that it still waits for, which goes with each and is stored: see `outbox.rs` and `order.rs`.
+//!
 //! # Nodes without an address
 //! They look up, register and follow like all others, through the store: their requests take two commits instead of one. Messages can't be sent to them or from them: that is refused with
 //! [`Undelivered::NoWay`].
@@ -57,6 +59,7 @@
 //! | for | see |
 //! | --- | --- |
 //! | registering, looking up, sending | [`Registry`], [`Registration`] |
+//! | looking without taking part | [`RegistryView`] |
 //! | who leads, and how that changes | [`Elector`] |
 //! | how a leader commits | `leader.rs`, and `pages.rs` for how the log is kept short |
 //! | this node's copy of all names | `names.rs` |
@@ -73,6 +76,8 @@
 //! | `tenure_registry_messages_total` | counter | `registry`, `outcome` | messages that this node sent to names: `delivered`, `answered`, `refused` (not delivered, or nobody has the name), `unanswered`, `timed_out` |
 //! | `tenure_registry_gaps_total` | counter | `registry` | how often a follower had to read the store because something was missing |
 //!
+//! They are found when a registry is opened: install the recorder before.
+//!
 //! Events are `registry.leads` and `registry.leads_no_longer` at info level; `registry.not_transferred`, `registry.not_assumed`, `registry.not_read`, `registry.not_gathered`, `registry.not_ushered` at debug level for
 //! what is tried again or found out otherwise; `registry.not_understood` at warn level for what another release may have said; `registry.not_committed` at error level.
 
@@ -86,6 +91,7 @@ mod registration;
 mod registry;
 mod status;
 mod subscription;
+mod view;
 mod wire;
 
 mod calls;
@@ -106,6 +112,7 @@ mod flaws;
 mod keys;
 mod log;
 mod message;
+mod meters;
 mod names;
 mod pages;
 #[cfg(feature = "flaws")]
@@ -127,4 +134,5 @@ pub use registration::{Registration, Spawned};
 pub use registry::{Leaders, Page, Registry, TIMEOUT};
 pub use status::{Explanation, Status};
 pub use subscription::{Event, Subscription};
+pub use view::RegistryView;
 pub use wire::{Incoming, Undelivered as NotSent, Wire};

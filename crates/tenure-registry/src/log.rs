@@ -11,15 +11,15 @@ use std::{
 };
 
 use bytes::Bytes;
-use tenure_cluster::{Ground, SessionId};
+use tenure_cluster::SessionId;
 use tenure_store::{
-    Item, Key, Range, Read, Store as _, StoreError, Version, Versioned,
+    Item, Key, Range, Read, Store, StoreError, Version, Versioned,
     record::{Decoder, Encoder},
 };
 
 use crate::{
     Entry, Owner,
-    batch::{Batch, Change},
+    batch::{Batch, Change, Party},
     elector::Led,
     keys::RegistryKeys,
 };
@@ -48,19 +48,13 @@ impl Base {
     }
 }
 
-/// A registration, by its owner's session and number.
-pub(crate) type Mark = (SessionId, u64);
-
-/// Registrations that were taken back: a request for one of them that comes late is a copy.
-pub(crate) fn encode_freed(freed: &[Mark]) -> Bytes {
-    let mark = |encoder: Encoder, (session, number): &Mark| encoder.array(session.to_bytes()).number(*number);
-    Encoder::new(FORMAT).many(freed.iter(), mark).finish()
+/// What all owners have told: what is below is a copy.
+pub(crate) fn encode_floors(parties: &[Party]) -> Bytes {
+    Encoder::new(FORMAT).many(parties.iter(), |encoder, party| party.encode(encoder)).finish()
 }
 
-fn decode_freed(key: &Key, value: &[u8]) -> Result<Vec<Mark>, StoreError> {
-    Decoder::all(key, value, FORMAT, |decoder| {
-        decoder.many(|decoder| Ok((SessionId::from_bytes(decoder.array()?), decoder.number()?)))
-    })
+fn decode_floors(key: &Key, value: &[u8]) -> Result<Vec<Party>, StoreError> {
+    Decoder::all(key, value, FORMAT, |decoder| decoder.many(Party::decode))
 }
 
 /// The end of the log, and who leads at the instant it was read.
@@ -82,9 +76,12 @@ pub(crate) struct Loaded {
     pub(crate) position: u64,
     pub(crate) epoch: u64,
     pub(crate) entries: BTreeMap<Arc<str>, Arc<Entry>>,
-    /// What was taken back last, the oldest first.
-    pub(crate) freed: Vec<Mark>,
+    /// Everyone who has asked for something, and whose session has not ended.
+    pub(crate) parties: Parties,
 }
+
+/// Owners by their sessions, each with the floor that it has told.
+pub(crate) type Parties = BTreeMap<SessionId, (Arc<Owner>, u64)>;
 
 /// Names that are stored together.
 #[derive(Debug, PartialEq)]
@@ -96,7 +93,8 @@ pub(crate) struct Page {
 
 impl Page {
     pub(crate) fn encode(&self) -> Bytes {
-        Encoder::new(FORMAT)
+        let bytes = self.entries.iter().map(|entry| entry.weight()).sum();
+        Encoder::with_room(FORMAT, bytes)
             .number(self.position)
             .many(self.entries.iter(), |encoder, entry| entry.encode(encoder))
             .finish()
@@ -113,7 +111,7 @@ impl Page {
 /// The log of a registry in the store.
 #[derive(Clone, Debug)]
 pub(crate) struct Log {
-    pub(crate) ground: Ground,
+    pub(crate) store: Arc<dyn Store>,
     pub(crate) keys: Arc<RegistryKeys>,
 }
 
@@ -123,13 +121,13 @@ impl Log {
         let mut batches: Vec<(u64, Bytes)> = Vec::new();
         loop {
             let last = batches.last().map_or(after, |(position, _)| *position);
-            let limit = self.ground.store().limits().page_items;
+            let limit = self.store.limits().page_items;
             let reads = vec![
                 Read::Key(self.keys.leader.clone()),
                 Read::Key(self.keys.base.clone()),
                 Read::Range { range: self.keys.log_after(last), limit },
             ];
-            let found = self.ground.store().read(reads).await?;
+            let found = self.store.read(reads).await?;
             let (led, version) = match found.key(0) {
                 Some(value) => (Led::read(&self.keys.leader, &value.value)?, Some(value.version)),
                 None => (Led::default(), None),
@@ -148,11 +146,11 @@ impl Log {
         }
     }
 
-    async fn base(&self) -> Result<(Base, Vec<Mark>), StoreError> {
-        let reads = vec![Read::Key(self.keys.base.clone()), Read::Key(self.keys.freed.clone())];
-        let found = self.ground.store().read(reads).await?;
-        let freed = found.key(1).map(|freed| decode_freed(&self.keys.freed, &freed.value));
-        Ok((self.read_base(found.key(0))?, freed.transpose()?.unwrap_or_default()))
+    async fn base(&self) -> Result<(Base, Vec<Party>), StoreError> {
+        let reads = vec![Read::Key(self.keys.base.clone()), Read::Key(self.keys.floors.clone())];
+        let found = self.store.read(reads).await?;
+        let floors = found.key(1).map(|floors| decode_floors(&self.keys.floors, &floors.value));
+        Ok((self.read_base(found.key(0))?, floors.transpose()?.unwrap_or_default()))
     }
 
     fn read_base(&self, found: Option<&Versioned>) -> Result<Base, StoreError> {
@@ -167,12 +165,12 @@ impl Log {
     /// All names, from pages and log.
     pub(crate) async fn load(&self) -> Result<Loaded, StoreError> {
         for _ in 0..TRIES {
-            let (base, freed) = self.base().await?;
+            let (base, floors) = self.base().await?;
             let pages = self.scan(self.keys.pages()).await?;
             let tail = self.tail(base.position).await?;
             // If it was shortened meanwhile, what the pages lack may be missing from it.
             if tail.base == base {
-                return self.assemble(&pages, &tail, freed);
+                return self.assemble(&pages, &tail, &floors);
             }
         }
         Err(StoreError::unavailable("the log of names was shortened each time while it was read"))
@@ -186,8 +184,8 @@ impl Log {
     async fn scan(&self, mut range: Range) -> Result<Vec<Item>, StoreError> {
         let mut items: Vec<Item> = Vec::new();
         loop {
-            let limit = self.ground.store().limits().page_items;
-            let found = self.ground.store().read(vec![Read::Range { range: range.clone(), limit }]).await?;
+            let limit = self.store.limits().page_items;
+            let found = self.store.read(vec![Read::Range { range: range.clone(), limit }]).await?;
             let page = found.range(0);
             items.extend(page.items.iter().cloned());
             match items.last() {
@@ -197,8 +195,9 @@ impl Log {
         }
     }
 
-    fn assemble(&self, pages: &[Item], tail: &Tail, freed: Vec<Mark>) -> Result<Loaded, StoreError> {
-        let mut assembly = Assembly { freed, ..Assembly::default() };
+    fn assemble(&self, pages: &[Item], tail: &Tail, floors: &[Party]) -> Result<Loaded, StoreError> {
+        let mut assembly = Assembly::default();
+        floors.iter().for_each(|party| assembly.tell(party));
         for item in pages {
             let page = Page::decode(&item.key, &item.value)?;
             assembly.take_page(&RegistryKeys::first_of(&item.key)?, page);
@@ -213,8 +212,8 @@ impl Log {
             assembly.take_batch(*position, &batch);
             last = Base { position: *position, epoch: batch.epoch };
         }
-        let Assembly { entries, freed, .. } = assembly;
-        Ok(Loaded { position: last.position, epoch: last.epoch, entries, freed })
+        let Assembly { entries, parties, .. } = assembly;
+        Ok(Loaded { position: last.position, epoch: last.epoch, entries, parties })
     }
 }
 
@@ -225,8 +224,7 @@ struct Assembly {
     /// As of which position the names from here up to the next are.
     covered: BTreeMap<String, u64>,
     /// One for all names of a session.
-    owners: BTreeMap<SessionId, Arc<Owner>>,
-    freed: Vec<Mark>,
+    parties: Parties,
 }
 
 impl Assembly {
@@ -249,7 +247,16 @@ impl Assembly {
 
     /// The owner that all names of its session share.
     fn shared(&mut self, owner: &Owner) -> Arc<Owner> {
-        Arc::clone(self.owners.entry(owner.session).or_insert_with(|| Arc::new(owner.clone())))
+        Arc::clone(&self.party(owner).0)
+    }
+
+    fn party(&mut self, owner: &Owner) -> &mut (Arc<Owner>, u64) {
+        self.parties.entry(owner.session).or_insert_with(|| (Arc::new(owner.clone()), 0))
+    }
+
+    fn tell(&mut self, party: &Party) {
+        let floor = &mut self.party(&party.owner).1;
+        *floor = party.floor.max(*floor);
     }
 
     /// Whether the page of a name already has what was done at a position.
@@ -259,10 +266,8 @@ impl Assembly {
     }
 
     fn take_batch(&mut self, position: u64, batch: &Batch) {
+        batch.parties.iter().for_each(|party| self.tell(party));
         for (owner, change) in batch.iter() {
-            if let Change::Unregister { number, .. } = change {
-                self.freed.push((owner.session, *number));
-            }
             match change {
                 Change::Register { name, .. }
                 | Change::Unregister { name, .. }
@@ -274,6 +279,7 @@ impl Assembly {
                         name: Arc::clone(&name),
                         owner: self.shared(owner),
                         number: *number,
+                        described: *number,
                         metadata: metadata.clone(),
                         since_ms: batch.at_ms,
                         epoch: batch.epoch,
@@ -286,14 +292,18 @@ impl Assembly {
                         self.entries.remove(name.as_str());
                     }
                 }
-                Change::Describe { name, number, metadata } => {
+                Change::Describe { name, number, request, metadata } => {
                     if self.is(name.as_str(), owner, *number)
                         && let Some(entry) = self.entries.get_mut(name.as_str())
                     {
-                        *entry = Arc::new(Entry { metadata: metadata.clone(), ..(**entry).clone() });
+                        let (described, metadata) = (*request, metadata.clone());
+                        *entry = Arc::new(Entry { described, metadata, ..(**entry).clone() });
                     }
                 }
-                Change::Ended => self.end(owner.session, u64::MAX, position),
+                Change::Ended => {
+                    self.end(owner.session, u64::MAX, position);
+                    self.parties.remove(&owner.session);
+                }
                 Change::Left { through } => self.end(owner.session, *through, position),
             }
         }

@@ -19,8 +19,11 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Post for T {}
 /// Where messages of type `M` are put, and answered with `R`. It can be registered under names, and cloned: clones are the same.
 ///
 /// It hangs on the session that its node had when it was first asked for to be registered, and is closed for good with that: make a new one then.
-pub struct Mailbox<M, R = ()> {
-    pub(crate) shared: Arc<Shared>,
+pub struct Mailbox<M, R = ()>(Arc<Ends<M, R>>);
+
+/// What a mailbox has. One for all clones, and for all names that it is registered under.
+struct Ends<M, R> {
+    shared: Arc<Shared>,
     queue: mpsc::Sender<Letter<M, R>>,
 }
 
@@ -51,13 +54,15 @@ pub(crate) struct Shared {
 pub fn mailbox<M: Post, R: Post>(capacity: usize) -> (Mailbox<M, R>, Inbox<M, R>) {
     let (sender, queue) = mpsc::channel(capacity.max(1));
     let shared = Arc::new(Shared::default());
-    (Mailbox { shared: Arc::clone(&shared), queue: sender }, Inbox { shared, queue })
+    (Mailbox(Arc::new(Ends { shared: Arc::clone(&shared), queue: sender })), Inbox { shared, queue })
 }
 
 impl Shared {
-    /// From now on, the mailbox is worth nothing without this.
-    pub(crate) fn hang_on(&self, hold: &Hold) {
-        self.hold.lock().get_or_insert_with(|| hold.clone());
+    /// From now on, the mailbox is worth nothing without this, if it does not hang on another already. Returns whether it is open, given that this holds.
+    pub(crate) fn hang_on(&self, hold: &Hold) -> bool {
+        let mut kept = self.hold.lock();
+        let kept = kept.get_or_insert_with(|| hold.clone());
+        !*self.closed.borrow() && (kept.is_same(hold) || !kept.remaining().is_zero())
     }
 
     pub(crate) fn close(&self) {
@@ -89,7 +94,18 @@ pub(crate) trait Slot: Send + Sync {
     fn shared(&self) -> &Arc<Shared>;
 }
 
-impl<M: Post, R: Post> Slot for Mailbox<M, R> {
+impl<M: Post, R: Post> Mailbox<M, R> {
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.0.shared
+    }
+
+    /// The same, whatever its type is.
+    pub(crate) fn slot(&self) -> Arc<dyn Slot> {
+        Arc::clone(&self.0) as Arc<dyn Slot>
+    }
+}
+
+impl<M: Post, R: Post> Slot for Ends<M, R> {
     fn deliver(&self, body: &[u8], back: Option<Back>) -> Result<(), Undelivered> {
         let (refused, back) = match unpack(body) {
             Err(words) => (Undelivered::NotUnderstood(words), back),
@@ -158,13 +174,13 @@ pub(crate) fn unpack<T: DeserializeOwned>(body: &[u8]) -> Result<T, String> {
 
 impl<M, R> Clone for Mailbox<M, R> {
     fn clone(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared), queue: self.queue.clone() }
+        Self(Arc::clone(&self.0))
     }
 }
 
 impl<M, R> fmt::Debug for Mailbox<M, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Mailbox").field("closed", &self.shared.is_closed()).finish_non_exhaustive()
+        f.debug_struct("Mailbox").field("closed", &self.0.shared.is_closed()).finish_non_exhaustive()
     }
 }
 

@@ -1,16 +1,16 @@
 //! [`Mailroom`]: the mailboxes that are registered on this node, or about to be, and the closer, which closes them in time.
 
-use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt,
+    sync::Arc,
+    time::Duration,
+};
 
 use parking_lot::RwLock;
 use tenure_cluster::SessionId;
 
-use crate::{
-    Undelivered,
-    mailbox::Slot,
-    member::{Member, Numbers},
-    postman::Back,
-};
+use crate::{Entry, Undelivered, mailbox::Slot, member::Member, postman::Back};
 
 /// What part of the ttl is left when mailboxes are closed, if the session was not renewed. A session is renewed at a third of it.
 const NOTICE: u32 = 20;
@@ -19,9 +19,9 @@ const NOTICE: u32 = 20;
 const STEP: Duration = Duration::from_secs(1);
 
 /// The mailboxes of this node.
+#[derive(Default)]
 pub(crate) struct Mailroom {
-    slots: RwLock<BTreeMap<u64, Kept>>,
-    numbers: Numbers,
+    slots: RwLock<HashMap<u64, Kept, foldhash::quality::RandomState>>,
 }
 
 /// A mailbox, and the session that it is registered in.
@@ -31,24 +31,19 @@ struct Kept {
 }
 
 impl Mailroom {
-    pub(crate) fn new(numbers: Numbers) -> Self {
-        Self { slots: RwLock::default(), numbers }
-    }
-
-    /// Takes a mailbox in, for a registration in this session. Returns the number.
-    pub(crate) fn add(&self, session: SessionId, slot: Arc<dyn Slot>) -> u64 {
-        let number = self.numbers.next();
+    /// Takes a mailbox in, for a registration of this number in this session.
+    pub(crate) fn add(&self, number: u64, session: SessionId, slot: Arc<dyn Slot>) {
         self.slots.write().insert(number, Kept { session, slot });
-        number
-    }
-
-    /// The number of the last one, or a later one.
-    pub(crate) fn last(&self) -> u64 {
-        self.numbers.next()
     }
 
     pub(crate) fn has(&self, number: u64) -> bool {
         self.slots.read().contains_key(&number)
+    }
+
+    /// Those of some registrations that have no mailbox here.
+    pub(crate) fn without<'a>(&self, entries: impl Iterator<Item = &'a Entry>) -> Vec<&'a Entry> {
+        let slots = self.slots.read();
+        entries.filter(|entry| !slots.contains_key(&entry.number)).collect()
     }
 
     /// Lets a mailbox go. What is in it can still be taken out.
@@ -74,14 +69,10 @@ impl Mailroom {
 
     /// Closes all but those of sessions that are kept.
     fn close(&self, keep: impl Fn(SessionId) -> bool) {
-        let mut slots = self.slots.write();
-        slots.retain(|_, kept| {
-            let stays = keep(kept.session);
-            if !stays {
-                kept.slot.shared().close();
-            }
-            stays
-        });
+        let closing =
+            self.slots.write().extract_if(|_, kept| !keep(kept.session)).collect::<BTreeMap<_, _>>();
+        // In the order of numbers: in a simulation, the seed must decide who hears of it first.
+        closing.values().for_each(|kept| kept.slot.shared().close());
     }
 
     /// Closes all.

@@ -26,7 +26,7 @@ use tenure_store::{Env, Moment, Name, StoreError, Version, latest};
 use tokio::task::JoinHandle;
 
 use crate::{
-    Elector, Entry, Owner, Status, Undelivered, Wire,
+    Elector, Entry, Owner, RegistryError, Status, Undelivered, Wire,
     batch::Change,
     calls::Calls,
     elector::{CALL_TIME, Led, MemberId},
@@ -35,6 +35,7 @@ use crate::{
     log::{Base, Log},
     mailroom::Mailroom,
     message::{Message, Question, Reply},
+    meters::Meters,
     names::{Moved, Names, Step},
     outbox::Outbox,
     postman::Postman,
@@ -79,6 +80,7 @@ pub(crate) struct Member {
     pub(crate) postman: Postman,
     pub(crate) reign: Mutex<Option<Arc<Reign>>>,
     pub(crate) flaws: Flaws,
+    pub(crate) meters: Meters,
     /// Up to which position the log is known to be.
     pub(crate) tail: AtomicU64,
     /// When the leader was heard last.
@@ -120,7 +122,7 @@ impl Member {
     ) -> Arc<Self> {
         let (numbers, flaws) = (members.numbers.clone(), members.flaws());
         let (topic, mail) = topics;
-        let mailroom = Arc::new(Mailroom::new(numbers.clone()));
+        let mailroom = Arc::new(Mailroom::default());
         Arc::new(Self {
             postman: Postman::new(ground.clone(), wire.clone(), mail, Arc::clone(&mailroom), numbers.clone()),
             seen: latest::Sender::default(),
@@ -134,6 +136,7 @@ impl Member {
             leaving: AtomicBool::new(false),
             left_in: members.left.lock().get(&registry).copied(),
             calls: Calls::default(),
+            meters: Meters::new(&registry),
             numbers,
             ground,
             registry,
@@ -193,7 +196,7 @@ impl Member {
                 return;
             }
             if seen.version > Some(present.fence) {
-                present.stop();
+                present.depose();
                 *reign = None;
             }
         }
@@ -208,7 +211,7 @@ impl Member {
             return Ok(true);
         }
         let batch = self.log.batch(position, bytes)?;
-        match self.names.apply(position, &batch) {
+        match self.names.apply(position, batch) {
             Step::Applied(moved) => {
                 self.look_after(&moved);
                 Ok(true)
@@ -221,10 +224,12 @@ impl Member {
     /// Takes back what is registered for this session and has no mailbox: it was given up before its registration was known to have happened.
     pub(crate) fn look_after(self: &Arc<Self>, moved: &[Moved]) {
         let me = self.me();
-        for moved in moved {
-            if let Moved::Joined(entry) = moved {
-                self.check(&me, entry);
-            }
+        let own = moved.iter().filter_map(|moved| match moved {
+            Moved::Joined(entry) if entry.owner.session == me.session => Some(&**entry),
+            _ => None,
+        });
+        for entry in self.mailroom.without(own) {
+            self.check(&me, entry);
         }
         self.measure();
     }
@@ -234,10 +239,8 @@ impl Member {
     pub(crate) fn measure(&self) {
         let (applied, names) = (self.names.position(), self.names.size().0);
         let lag = self.tail.load(Ordering::SeqCst).saturating_sub(applied);
-        let gauges = [("tenure_registry_names", names as f64), ("tenure_registry_lag_batches", lag as f64)];
-        for (name, value) in gauges {
-            metrics::gauge!(name, "registry" => self.registry.to_shared()).set(value);
-        }
+        self.meters.names.set(names as f64);
+        self.meters.lag_batches.set(lag as f64);
     }
 
     /// The same for all names of this session.
@@ -265,8 +268,14 @@ impl Member {
             && !self.mailroom.has(entry.number)
             && let Ok(name) = entry.name.parse()
         {
-            self.outbox.submit(self, me.clone(), Change::Unregister { name, number: entry.number }, None);
+            let number = entry.number;
+            self.outbox.submit(self, me.clone(), None, |_| Change::Unregister { name, number });
         }
+    }
+
+    /// Refuses whoever asks for something of a registry that this node has left.
+    pub(crate) fn admit(&self) -> Result<(), RegistryError> {
+        if self.leaving.load(Ordering::SeqCst) { Err(RegistryError::Left) } else { Ok(()) }
     }
 
     /// Whether this node leads, proven: as long as its session holds, nobody else can. In a session in which it took part before and left, that is no proof: the elector may still hear of that.
@@ -343,14 +352,23 @@ impl Member {
         self.leads_for_sure().then_some(entry)
     }
 
-    /// Leads no longer, if it is in an epoch before this one: settles what is under way, and says up to where everything is committed.
+    /// Leads no longer, if it is in an epoch before this one, whose leader is elected: settles what is under way, and says up to where everything is committed.
     pub(crate) async fn transfer_snapshot(self: &Arc<Self>, epoch: u64) -> u64 {
         let reign = self.reign.lock().take_if(|reign| reign.epoch < epoch);
         if let Some(reign) = reign {
-            reign.stop();
+            reign.depose();
             reign.ended().await;
         }
         self.names.position()
+    }
+
+    /// Leads no longer, of its own will: commits all that it has taken before.
+    pub(crate) async fn retire(&self) {
+        let reign = self.reign.lock().take();
+        if let Some(reign) = reign {
+            reign.retire();
+            reign.ended().await;
+        }
     }
 
     /// Leads in this epoch, from the names that this node has and what is in the store behind them, and tells all members.
@@ -404,7 +422,7 @@ impl Drop for Open {
     fn drop(&mut self) {
         self.tasks.iter().for_each(JoinHandle::abort);
         if let Some(reign) = self.member.reign.lock().take() {
-            reign.stop();
+            reign.depose();
         }
         self.member.mailroom.close_all();
         self.member.outbox.close();
@@ -515,3 +533,6 @@ impl Members {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -17,8 +17,8 @@ pub(crate) enum Message {
     Hello,
     /// What the leader tells a follower, in this order: batches, then answers.
     Stream(Stream),
-    /// Changes that are asked for, each with the number of the request.
-    Requests(Vec<(u64, Change)>),
+    /// Changes that are asked for.
+    Requests(Requests),
     /// Answers to them from a node that does not lead.
     Answers(Vec<(u64, Answer)>),
     /// A question, with a number for its reply.
@@ -40,6 +40,15 @@ pub(crate) struct Stream {
     pub(crate) answers: Vec<(u64, Answer)>,
 }
 
+/// What a node asks for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Requests {
+    /// The least number of a request that it still waits for.
+    pub(crate) floor: u64,
+    /// Changes, each with the number of the request.
+    pub(crate) changes: Vec<(u64, Change)>,
+}
+
 /// What came of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
@@ -51,7 +60,7 @@ pub(crate) enum Answer {
     Gone,
     /// The session of whoever asked has ended.
     Ended,
-    /// The node that was asked does not lead.
+    /// Nothing was decided, and it has to be asked for again: the node that was asked does not lead, or what this rested on did not come about.
     NotLeader,
 }
 
@@ -179,8 +188,21 @@ impl Reply {
 }
 
 impl Message {
+    /// About how many bytes it takes.
+    fn weight(&self) -> usize {
+        let most = match self {
+            Self::Stream(stream) => {
+                let batches = stream.batches.iter().map(|(_, batch)| batch.len() + 12);
+                batches.sum::<usize>() + 17 * stream.answers.len()
+            }
+            Self::Requests(requests) => requests.changes.iter().map(|(_, change)| change.weight()).sum(),
+            _ => 0,
+        };
+        most + 64
+    }
+
     pub(crate) fn encode(&self) -> Bytes {
-        let encoder = Encoder::new(FORMAT);
+        let encoder = Encoder::with_room(FORMAT, self.weight());
         match self {
             Self::Hello => encoder.byte(0),
             Self::Stream(stream) => {
@@ -193,9 +215,10 @@ impl Message {
                     });
                 encode_answers(encoder, &stream.answers)
             }
-            Self::Requests(requests) => encoder
+            Self::Requests(Requests { floor, changes }) => encoder
                 .byte(2)
-                .many(requests.iter(), |encoder, (request, change)| change.encode(encoder.number(*request))),
+                .number(*floor)
+                .many(changes.iter(), |encoder, (request, change)| change.encode(encoder.number(*request))),
             Self::Answers(answers) => encode_answers(encoder.byte(3), answers),
             Self::Ask(call, question) => question.encode(encoder.byte(4).number(*call)),
             Self::Reply(call, reply) => reply.encode(encoder.byte(5).number(*call)),
@@ -215,7 +238,9 @@ impl Message {
                 Ok(Self::Stream(Stream { epoch, tail, batches, answers: decode_answers(decoder)? }))
             }
             2 => {
-                Ok(Self::Requests(decoder.many(|decoder| Ok((decoder.number()?, Change::decode(decoder)?)))?))
+                let floor = decoder.number()?;
+                let changes = decoder.many(|decoder| Ok((decoder.number()?, Change::decode(decoder)?)))?;
+                Ok(Self::Requests(Requests { floor, changes }))
             }
             3 => Ok(Self::Answers(decode_answers(decoder)?)),
             4 => Ok(Self::Ask(decoder.number()?, Question::decode(decoder)?)),
@@ -242,6 +267,7 @@ mod tests {
             name: "x".into(),
             owner: owner.clone().into(),
             number: 3,
+            described: 4,
             metadata: Metadata::new().label("a", "b"),
             since_ms: 1,
             epoch: 2,
@@ -262,7 +288,10 @@ mod tests {
                 batches: vec![(7, "b".into())],
                 answers: answers.clone(),
             }),
-            Message::Requests(vec![(1, Change::Unregister { name: name("x"), number: 1 })]),
+            Message::Requests(Requests {
+                floor: 2,
+                changes: vec![(3, Change::Unregister { name: name("x"), number: 1 })],
+            }),
             Message::Answers(answers),
             Message::Ask(1, Question::TransferSnapshot { epoch: 4 }),
             Message::Ask(1, Question::AssumeAndDistribute { epoch: 4, position: 8, members: vec![owner] }),

@@ -3,8 +3,10 @@
 //! Look-ups read a table without locks. What needs an order, an index, or all of one instant reads what is behind a lock that is written once a batch: so no
 //! list and no subscription ever sees half a batch.
 
+mod turn;
+
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet},
     ops::Bound,
     sync::{Arc, Weak},
 };
@@ -13,19 +15,14 @@ use parking_lot::RwLock;
 use tenure_cluster::SessionId;
 use tenure_store::latest;
 
+use self::turn::Turn;
 use crate::{
     Entry, Owner, Query,
-    batch::{Batch, Change},
-    log::{Loaded, Mark, Page},
+    batch::{Batch, Party},
+    log::{Loaded, Page},
     query::Is,
     subscription::Listener,
 };
-
-/// How many registrations that were taken back are remembered: several times what a busy registry takes back while a request, and copies of it, are under way.
-const FREED_MAX: usize = 65_536;
-
-/// How many of them are stored, for whoever learns the names from pages: few enough for one value of any store.
-const FREED_STORED_MAX: usize = 4096;
 
 /// What became of a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,10 +46,17 @@ pub(crate) enum Step {
     Gap,
 }
 
+/// What look-ups read.
+type Table = papaya::HashMap<Arc<str>, Arc<Entry>, foldhash::quality::RandomState>;
+
+/// The same, at hand for many of them.
+pub(crate) type Pinned<'a> =
+    papaya::HashMapRef<'a, Arc<str>, Arc<Entry>, foldhash::quality::RandomState, papaya::LocalGuard<'a>>;
+
 /// All names, as of one position of the log.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
-    table: papaya::HashMap<Arc<str>, Arc<Entry>, foldhash::quality::RandomState>,
+    table: Table,
     state: RwLock<State>,
     position: latest::Sender<u64>,
 }
@@ -65,46 +69,21 @@ struct State {
     ordered: BTreeMap<Arc<str>, Arc<Entry>>,
     /// Names by label and value.
     labels: BTreeMap<(String, String), BTreeSet<Arc<str>>>,
-    /// Names by whose they are.
+    /// Everyone who has asked for something, and whose session has not ended.
     owners: BTreeMap<SessionId, Held>,
     /// About how many bytes all of them take in pages.
     bytes: usize,
     listeners: Vec<Weak<Listener>>,
-    freed: Freed,
-}
-
-/// The registrations that were taken back last, by session and number: a request for one of them that comes late is a copy.
-#[derive(Debug, Default)]
-struct Freed {
-    known: BTreeSet<Mark>,
-    order: VecDeque<Mark>,
-}
-
-impl Freed {
-    fn add(&mut self, registration: Mark) {
-        if self.known.insert(registration) {
-            self.order.push_back(registration);
-        }
-        if self.order.len() > FREED_MAX
-            && let Some(oldest) = self.order.pop_front()
-        {
-            self.known.remove(&oldest);
-        }
-    }
-
-    /// Nothing is registered any more in the name of a session that has ended.
-    fn forget(&mut self, session: SessionId) {
-        self.known.retain(|(of, _)| *of != session);
-        self.order.retain(|(of, _)| *of != session);
-    }
 }
 
 /// The names of one session.
 #[derive(Debug)]
 struct Held {
     owner: Arc<Owner>,
+    /// The least number of a request that it still waited for, by its last word.
+    floor: u64,
     /// By number, which a node counts up: cheaper to keep in order than names.
-    names: BTreeSet<(u64, Arc<str>)>,
+    names: BTreeMap<u64, Arc<str>>,
 }
 
 impl Names {
@@ -113,21 +92,26 @@ impl Names {
         self.table.pin().get(name).cloned()
     }
 
+    /// The table at hand, for many look-ups.
+    pub(crate) fn pinned(&self) -> Pinned<'_> {
+        self.table.pin()
+    }
+
     /// Up to which position of the log everything is applied.
     pub(crate) fn position(&self) -> u64 {
         self.state.read().position
     }
 
-    /// Whether a registration is known to have been taken back.
-    pub(crate) fn was_freed(&self, registration: Mark) -> bool {
-        self.state.read().freed.known.contains(&registration)
+    /// The least number of a request that a session still waited for, by its last word: what is below is a copy.
+    pub(crate) fn floor(&self, session: SessionId) -> u64 {
+        self.state.read().owners.get(&session).map_or(0, |held| held.floor)
     }
 
-    /// The registrations that were taken back last, the oldest first: as many as are stored.
-    pub(crate) fn freed(&self) -> Vec<Mark> {
+    /// The same for all sessions.
+    pub(crate) fn parties(&self) -> Vec<Party> {
         let state = self.state.read();
-        let order = &state.freed.order;
-        order.range(order.len().saturating_sub(FREED_STORED_MAX)..).copied().collect()
+        let party = |held: &Held| Party { owner: (*held.owner).clone(), floor: held.floor };
+        state.owners.values().map(party).collect()
     }
 
     /// The epoch of the last batch that is applied.
@@ -150,7 +134,7 @@ impl Names {
         let _ = self.position.subscribe().wait_for(|present| *present >= position).await;
     }
 
-    /// The sessions that own names.
+    /// The sessions that have asked for something, and are not known to have ended.
     pub(crate) fn owners(&self) -> Vec<Arc<Owner>> {
         self.state.read().owners.values().map(|held| Arc::clone(&held.owner)).collect()
     }
@@ -168,7 +152,7 @@ impl Names {
     }
 
     /// Applies a batch, if it is the next.
-    pub(crate) fn apply(&self, position: u64, batch: &Batch) -> Step {
+    pub(crate) fn apply(&self, position: u64, batch: Batch) -> Step {
         let mut state = self.state.write();
         if position <= state.position {
             return Step::Known;
@@ -176,79 +160,25 @@ impl Names {
         if position > state.position + 1 {
             return Step::Gap;
         }
-        let mut moved = Vec::new();
-        for (owner, change) in batch.iter() {
-            self.change(&mut state, position, batch, owner, change, &mut moved);
+        let mut turn = Turn {
+            state: &mut state,
+            table: self.table.pin(),
+            batch: (batch.at_ms, batch.epoch, position),
+            moved: Vec::with_capacity(batch.changes.len()),
+        };
+        let owners: Vec<Arc<Owner>> = batch.parties.iter().map(|party| turn.state.raise(party)).collect();
+        for (place, change) in batch.changes {
+            if let Some(owner) = usize::try_from(place).ok().and_then(|place| owners.get(place)) {
+                turn.change(owner, change);
+            }
         }
+        let moved = turn.end();
         state.position = position;
         state.epoch = batch.epoch;
         state.tell(&moved);
         drop(state);
         self.position.send_replace(position);
         Step::Applied(moved)
-    }
-
-    fn change(
-        &self,
-        state: &mut State,
-        position: u64,
-        batch: &Batch,
-        owner: &Owner,
-        change: &Change,
-        moved: &mut Vec<Moved>,
-    ) {
-        match change {
-            Change::Register { name, number, metadata } => {
-                let owner = state
-                    .owners
-                    .get(&owner.session)
-                    .map_or_else(|| Arc::new(owner.clone()), |held| Arc::clone(&held.owner));
-                let entry = Arc::new(Entry {
-                    name: name.to_shared(),
-                    owner,
-                    number: *number,
-                    metadata: metadata.clone(),
-                    since_ms: batch.at_ms,
-                    epoch: batch.epoch,
-                    position,
-                });
-                moved.extend(self.insert(state, Arc::clone(&entry)).map(Moved::Left));
-                moved.push(Moved::Joined(entry));
-            }
-            Change::Unregister { name, number } => {
-                state.freed.add((owner.session, *number));
-                if state.has(name.as_str(), owner, *number)
-                    && let Some(entry) = self.remove(state, name.as_str())
-                {
-                    moved.push(Moved::Left(entry));
-                }
-            }
-            Change::Describe { name, number, metadata } => {
-                if state.has(name.as_str(), owner, *number)
-                    && let Some(before) = state.ordered.get(name.as_str()).cloned()
-                {
-                    let entry = Arc::new(Entry { metadata: metadata.clone(), ..(*before).clone() });
-                    self.insert(state, Arc::clone(&entry));
-                    moved.push(Moved::Changed(before, entry));
-                }
-            }
-            Change::Left { through } => {
-                let held = state.owners.get(&owner.session).map(|held| held.names.iter());
-                let names = held.into_iter().flatten().take_while(|(number, _)| number <= through);
-                let names: Vec<Arc<str>> = names.map(|(_, name)| Arc::clone(name)).collect();
-                for name in names {
-                    moved.extend(self.remove(state, &name).map(Moved::Left));
-                }
-            }
-            Change::Ended => {
-                // Taken out as a whole: one by one, many names would take several times as long.
-                state.freed.forget(owner.session);
-                let held = state.owners.remove(&owner.session);
-                for (_, name) in held.into_iter().flat_map(|held| held.names) {
-                    moved.extend(self.remove(state, &name).map(Moved::Left));
-                }
-            }
-        }
     }
 
     /// Claims to be somewhere without having got there: a flaw, to be found.
@@ -258,67 +188,29 @@ impl Names {
     }
 
     /// Puts what was loaded from the store in place of all that is here. Returns what has become of names by that. Listeners get a snapshot: what came and went meanwhile is in no log any more.
-    pub(crate) fn replace(&self, Loaded { position, epoch, entries, freed }: Loaded) -> Vec<Moved> {
+    pub(crate) fn replace(&self, Loaded { position, epoch, entries, parties }: Loaded) -> Vec<Moved> {
         let mut state = self.state.write();
         if position <= state.position {
             return Vec::new();
         }
-        freed.into_iter().for_each(|mark| state.freed.add(mark));
-        let mut moved = Vec::new();
-        let gone: Vec<Arc<str>> =
-            state.ordered.keys().filter(|name| !entries.contains_key(*name)).cloned().collect();
-        for name in gone {
-            moved.extend(self.remove(&mut state, &name).map(Moved::Left));
-        }
-        for entry in entries.into_values() {
-            match state.ordered.get(&entry.name).cloned() {
-                Some(before) if before == entry => {}
-                Some(before) => {
-                    self.insert(&mut state, Arc::clone(&entry));
-                    if (&before.owner, before.number) == (&entry.owner, entry.number) {
-                        moved.push(Moved::Changed(before, entry));
-                    } else {
-                        moved.extend([Moved::Left(before), Moved::Joined(entry)]);
-                    }
-                }
-                None => {
-                    self.insert(&mut state, Arc::clone(&entry));
-                    moved.push(Moved::Joined(entry));
-                }
-            }
+        let mut turn = Turn {
+            state: &mut state,
+            table: self.table.pin(),
+            batch: (0, epoch, position),
+            moved: Vec::new(),
+        };
+        turn.replace(entries);
+        let moved = turn.end();
+        // Those who are not among them have ended.
+        state.owners.retain(|session, held| !held.names.is_empty() || parties.contains_key(session));
+        for (owner, floor) in parties.into_values() {
+            state.held(&owner).floor = floor;
         }
         (state.position, state.epoch) = (position, epoch);
         state.each_listener(Listener::start_anew);
         drop(state);
         self.position.send_replace(position);
         moved
-    }
-
-    /// Puts an entry in, and returns the one that had its name before.
-    fn insert(&self, state: &mut State, entry: Arc<Entry>) -> Option<Arc<Entry>> {
-        let before = state.ordered.insert(Arc::clone(&entry.name), Arc::clone(&entry));
-        if let Some(before) = &before {
-            state.forget(before);
-        }
-        for (key, value) in &entry.metadata.labels {
-            let place = (key.clone(), value.clone());
-            state.labels.entry(place).or_default().insert(Arc::clone(&entry.name));
-        }
-        let held = state
-            .owners
-            .entry(entry.owner.session)
-            .or_insert_with(|| Held { owner: Arc::clone(&entry.owner), names: BTreeSet::new() });
-        held.names.insert((entry.number, Arc::clone(&entry.name)));
-        state.bytes += entry.weight();
-        self.table.pin().insert(Arc::clone(&entry.name), entry);
-        before
-    }
-
-    fn remove(&self, state: &mut State, name: &str) -> Option<Arc<Entry>> {
-        let entry = state.ordered.remove(name)?;
-        state.forget(&entry);
-        self.table.pin().remove(name);
-        Some(entry)
     }
 
     /// Those that a query means, in the order of names, behind `after`, and the position that they are of.
@@ -365,6 +257,19 @@ impl Names {
 }
 
 impl State {
+    /// Takes down what an owner has told. Returns the one that all its names share.
+    fn raise(&mut self, Party { owner, floor }: &Party) -> Arc<Owner> {
+        let held = self.held(owner);
+        held.floor = held.floor.max(*floor);
+        Arc::clone(&held.owner)
+    }
+
+    /// What is held by an owner, which may have asked for nothing before.
+    fn held(&mut self, owner: &Owner) -> &mut Held {
+        let new = || Held { owner: Arc::new(owner.clone()), floor: 0, names: BTreeMap::new() };
+        self.owners.entry(owner.session).or_insert_with(new)
+    }
+
     /// Whether a name is registered so.
     fn has(&self, name: &str, owner: &Owner, number: u64) -> bool {
         self.ordered
@@ -384,10 +289,7 @@ impl State {
             }
         }
         if let Some(held) = self.owners.get_mut(&entry.owner.session) {
-            held.names.remove(&(entry.number, Arc::clone(&entry.name)));
-            if held.names.is_empty() {
-                self.owners.remove(&entry.owner.session);
-            }
+            held.names.remove(&entry.number);
         }
         self.bytes -= entry.weight();
     }

@@ -63,7 +63,7 @@ impl Registries for Cluster {
         let member = members.open(&registry, || {
             let ground = self.ground();
             let keys = RegistryKeys::new(ground.keys(), &registry, elector.field_key("leader"));
-            let log = Log { ground: ground.clone(), keys: Arc::new(keys) };
+            let log = Log { store: Arc::clone(ground.store()), keys: Arc::new(keys) };
             let member = Member::new(ground, registry.clone(), elector, wire, topics, log, &members);
             let tasks = start(&member);
             (member, tasks)
@@ -121,13 +121,13 @@ fn start(member: &Arc<Member>) -> Vec<tokio::task::JoinHandle<()>> {
     tasks
 }
 
-/// Closes all mailboxes, leads no longer, and tells the elector, so that another does at once. Returns after a ttl at the latest.
+/// Closes all mailboxes, leads no longer when all that was taken is committed, and tells the elector, so that another does at once. Returns after a ttl at the latest.
 pub(crate) async fn step_down(member: &Arc<Member>) {
     member.leaving.store(true, Ordering::SeqCst);
     member.mailroom.close_all();
     let (me, env) = (member.me(), member.ground.env());
     let farewell = async {
-        member.transfer_snapshot(u64::MAX).await;
+        member.retire().await;
         let gone = Membership::MemberDown(MemberId::new(&me.node, me.session));
         // If it fails, the end of the session says the same.
         let _ = env.timeout(member.ground.request_time(), usher::cast(member, gone)).await;

@@ -7,11 +7,12 @@
 //! | another that can't, or this node has no links | through the store: into the registry's post; the answer comes into the session's belongings |
 //! | unknown | nowhere, until there is one |
 //!
-//! A request that was sent and not answered is sent again when another leads, and after a while. Requests may be repeated: a registration is known by its owner and
-//! number, so that it happens once.
+//! A request that was sent and not answered is sent again when another leads, and after a while. So there are copies, which may come at any time later. Requests are numbered upwards, and with all that is sent goes the
+//! least number that is still waited for: the floor. What takes a registration back is kept until the floor is above that registration's number. Whoever leads remembers the floor, and so knows each
+//! copy of that registration's request for one.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
     time::Duration,
 };
@@ -26,7 +27,7 @@ use crate::{
     Owner,
     batch::Change,
     member::{Member, Numbers},
-    message::{Answer, Message},
+    message::{Answer, Message, Requests},
     order::{Order, Source},
     wire::Undelivered,
 };
@@ -61,6 +62,8 @@ struct State {
     pending: BTreeMap<u64, Pending>,
     /// Those that are to be sent, in order.
     unsent: VecDeque<u64>,
+    /// Those that have to wait for the floor.
+    kept: BTreeSet<u64>,
     closed: bool,
 }
 
@@ -69,12 +72,17 @@ struct Pending {
     owner: Owner,
     change: Change,
     /// Who waits, if anybody does.
-    waiter: Option<oneshot::Sender<Answer>>,
+    waiter: Option<oneshot::Sender<Told>>,
     /// When it was last sent.
     sent: Option<Moment>,
     /// Whether it was sent at all: then it may have happened.
     tried: bool,
+    /// Whether it was sent again: then there are copies, each of which may be decided otherwise.
+    copied: bool,
 }
+
+/// What came of a request, and whether there are copies of it.
+pub(crate) type Told = (Answer, bool);
 
 impl Outbox {
     pub(crate) fn new(numbers: Numbers) -> Self {
@@ -86,27 +94,32 @@ impl Outbox {
         self.state.lock().pending.len()
     }
 
-    /// Takes a request in the name of a session of this node. Its number is returned; `None` if nothing is taken any more, or the session is no more.
+    /// Takes a request in the name of a session of this node: what `change` makes of its number. That is returned; `None` if nothing is taken any more, or the session is no more.
     pub(crate) fn submit(
         &self,
         member: &Arc<Member>,
         owner: Owner,
-        change: Change,
-        waiter: Option<oneshot::Sender<Answer>>,
+        waiter: Option<oneshot::Sender<Told>>,
+        change: impl FnOnce(u64) -> Change,
     ) -> Option<u64> {
-        if owner != member.me() {
+        if owner.session != member.ground.session().id() {
             return None;
         }
-        let reign = member.reign.lock().clone().filter(|reign| !reign.has_ended());
+        let reign = member.reign.lock();
         let mut state = self.state.lock();
         if state.closed {
             return None;
         }
+        // Numbers are given and waited for under one lock: the floor never passes one that is on its way here.
         let request = self.numbers.next();
-        let mut pending = Pending { owner, change, waiter, sent: None, tried: false };
-        let straight =
-            state.unsent.is_empty() && reign.is_some_and(|reign| reign.offer(pending.order(request)));
-        if straight {
+        let floor = state.floor().min(request);
+        let change = change(request);
+        let mut pending = Pending { owner, change, waiter, sent: None, tried: false, copied: false };
+        if !pending.may_go(floor) {
+            state.kept.insert(request);
+        } else if state.unsent.is_empty()
+            && reign.as_ref().is_some_and(|reign| reign.offer(pending.order(request, floor)))
+        {
             (pending.sent, pending.tried) = (Some(member.ground.env().now()), true);
         } else {
             state.unsent.push_back(request);
@@ -118,7 +131,17 @@ impl Outbox {
 
     /// Gives a request up. Returns whether it may have happened.
     pub(crate) fn give_up(&self, request: u64) -> bool {
-        self.state.lock().pending.remove(&request).is_none_or(|pending| pending.tried)
+        let mut state = self.state.lock();
+        let tried = state.pending.remove(&request).is_none_or(|pending| pending.tried);
+        self.let_go(&mut state);
+        tried
+    }
+
+    /// Has those sent that had to wait for the floor, as far as it has come.
+    fn let_go(&self, state: &mut State) {
+        if state.let_go() {
+            self.told.notify_one();
+        }
     }
 
     /// Answers have come.
@@ -137,10 +160,12 @@ impl Outbox {
                         asking.outbox.send_again(request);
                     });
                 }
-            } else if let Some(waiter) = state.pending.remove(&request).and_then(|pending| pending.waiter) {
-                told.push((waiter, answer));
+            } else if let Some(Pending { waiter: Some(waiter), copied, .. }) = state.pending.remove(&request)
+            {
+                told.push((waiter, (answer, copied)));
             }
         }
+        self.let_go(&mut state);
         // Whoever is told may ask for something else at once, on another processor.
         drop(state);
         for (waiter, answer) in told {
@@ -152,9 +177,7 @@ impl Outbox {
     fn send_again(&self, request: u64) {
         let mut state = self.state.lock();
         if state.pending.contains_key(&request) && !state.unsent.contains(&request) {
-            // In order: what was asked for later may rest on it.
-            let place = state.unsent.partition_point(|unsent| *unsent < request);
-            state.unsent.insert(place, request);
+            state.line_up(request);
             self.told.notify_one();
         }
     }
@@ -165,19 +188,51 @@ impl Outbox {
         state.closed = true;
         state.pending.clear();
         state.unsent.clear();
+        state.kept.clear();
     }
 }
 
 impl Pending {
-    fn order(&self, request: u64) -> Order {
-        Order { source: Source::Here, request, owner: self.owner.clone(), change: self.change.clone() }
+    fn order(&self, request: u64, floor: u64) -> Order {
+        let (owner, change) = (self.owner.clone(), self.change.clone());
+        Order { source: Source::Here, request, floor, owner, change }
+    }
+
+    /// Whether it can be sent: what takes a registration back can when no request up to that one's is waited for.
+    fn may_go(&self, floor: u64) -> bool {
+        !matches!(self.change, Change::Unregister { number, .. } if number >= floor)
     }
 }
 
 impl State {
+    /// The least number that is waited for. It only ever rises.
+    fn floor(&self) -> u64 {
+        self.pending.first_key_value().map_or(u64::MAX, |(request, _)| *request)
+    }
+
+    /// Has a request sent, in order: what was asked for later may rest on it.
+    fn line_up(&mut self, request: u64) {
+        let place = self.unsent.partition_point(|unsent| *unsent < request);
+        self.unsent.insert(place, request);
+    }
+
+    /// Has those sent that had to wait for the floor, as far as it has come. Returns whether there are any.
+    fn let_go(&mut self) -> bool {
+        if self.kept.is_empty() {
+            return false;
+        }
+        let (floor, pending) = (self.floor(), &self.pending);
+        let stays = |request: &u64| pending.get(request).is_some_and(|pending| !pending.may_go(floor));
+        let free: Vec<u64> = self.kept.iter().copied().filter(|request| !stays(request)).collect();
+        self.kept.retain(stays);
+        free.iter().for_each(|request| self.line_up(*request));
+        !free.is_empty()
+    }
+
     /// Has all sent again that were sent so long ago, in order, and drops those of sessions that are no more.
     fn renew(&mut self, me: &Owner, now: Moment, ago: Duration) {
         self.pending.retain(|_, pending| pending.owner == *me);
+        self.let_go();
         let unanswered =
             self.pending.iter().filter(|(_, pending)| pending.sent.is_some_and(|sent| now - sent >= ago));
         let mut again: Vec<u64> = unanswered.map(|(request, _)| *request).collect();
@@ -187,9 +242,9 @@ impl State {
         self.unsent = again.into();
     }
 
-    /// The next ones to be sent.
-    fn take(&mut self, bytes_max: usize, most: usize, now: Moment) -> Vec<(u64, Owner, Change)> {
-        let (mut taken, mut bytes) = (Vec::new(), 0);
+    /// The next ones to be sent, and the floor.
+    fn take(&mut self, bytes_max: usize, most: usize, now: Moment) -> (u64, Vec<(u64, Owner, Change)>) {
+        let (floor, mut taken, mut bytes) = (self.floor(), Vec::new(), 0);
         while let Some(request) = self.unsent.front().copied() {
             let Some(pending) = self.pending.get_mut(&request) else {
                 self.unsent.pop_front();
@@ -199,11 +254,12 @@ impl State {
             if !taken.is_empty() && (bytes > bytes_max || taken.len() >= most) {
                 break;
             }
+            pending.copied |= pending.tried;
             (pending.sent, pending.tried) = (Some(now), true);
             taken.push((request, pending.owner.clone(), pending.change.clone()));
             self.unsent.pop_front();
         }
-        taken
+        (floor, taken)
     }
 
     /// They were not sent, for sure or maybe.
@@ -278,14 +334,14 @@ impl Carrier {
         self.detour = self.detour.filter(|until| *until > now);
         match self.member.wire.clone() {
             Some(wire) if self.detour.is_none() => {
-                let taken =
-                    self.member.outbox.state.lock().take(wire.message_bytes_max() / 2, usize::MAX, now);
+                let bytes_max = wire.message_bytes_max() / 2;
+                let (floor, taken) = self.member.outbox.state.lock().take(bytes_max, usize::MAX, now);
                 if taken.is_empty() {
                     return true;
                 }
                 let numbers: Vec<u64> = taken.iter().map(|(request, ..)| *request).collect();
-                let requests = taken.into_iter().map(|(request, _, change)| (request, change)).collect();
-                let message = Message::Requests(requests).encode();
+                let changes = taken.into_iter().map(|(request, _, change)| (request, change)).collect();
+                let message = Message::Requests(Requests { floor, changes }).encode();
                 let Err(error) = wire.send(&leader.node, &self.member.topic, message).await else {
                     self.failures = 0;
                     return true;
@@ -306,8 +362,9 @@ impl Carrier {
         let reign = self.member.reign.lock().clone().filter(|reign| !reign.has_ended());
         let Some(reign) = reign else { return false };
         let mut state = self.member.outbox.state.lock();
-        for (request, owner, change) in state.take(usize::MAX, usize::MAX, now) {
-            if !reign.offer(Order { source: Source::Here, request, owner, change }) {
+        let (floor, taken) = state.take(usize::MAX, usize::MAX, now);
+        for (request, owner, change) in taken {
+            if !reign.offer(Order { source: Source::Here, request, floor, owner, change }) {
                 state.put_back(std::iter::once(request));
                 return false;
             }
@@ -323,13 +380,13 @@ impl Carrier {
             self.answers = Some(store.watch(keys.answers(me.session)));
         }
         let bytes_max = store.limits().commit_bytes / 2;
-        let taken = member.outbox.state.lock().take(bytes_max, POSTED_MAX, now);
+        let (floor, taken) = member.outbox.state.lock().take(bytes_max, POSTED_MAX, now);
         if taken.is_empty() {
             return Ok(());
         }
         let mut commit = Commit::new().check(Check::Present(keys.session(me.session)));
         for (request, owner, change) in &taken {
-            commit = commit.append(keys.post.clone(), Order::encode(*request, owner, change));
+            commit = commit.append(keys.post.clone(), Order::encode(*request, floor, owner, change));
         }
         let posted = store.commit(commit).await;
         if posted.is_err() {
@@ -378,3 +435,6 @@ impl Carrier {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -109,8 +109,10 @@ impl Pages {
         let Some(firsts) = &self.firsts else { return };
         for moved in moved {
             let (Moved::Joined(entry) | Moved::Left(entry) | Moved::Changed(_, entry)) = moved;
-            if let Some(first) = page_of(firsts, entry.name()) {
-                self.changed.insert(first);
+            if let Some(first) = page_of(firsts, entry.name())
+                && !self.changed.contains(first)
+            {
+                self.changed.insert(first.to_owned());
             }
         }
     }
@@ -167,7 +169,7 @@ impl Pages {
 }
 
 /// The page that a name belongs to.
-fn page_of(firsts: &BTreeSet<String>, name: &str) -> Option<String> {
+fn page_of<'a>(firsts: &'a BTreeSet<String>, name: &str) -> Option<&'a str> {
     let through: (Bound<&str>, Bound<&str>) = (Bound::Unbounded, Bound::Included(name));
-    firsts.range::<str, _>(through).next_back().cloned()
+    firsts.range::<str, _>(through).next_back().map(String::as_str)
 }

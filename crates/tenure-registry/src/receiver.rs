@@ -7,9 +7,8 @@ use tenure_store::Name;
 
 use crate::{
     Owner,
-    batch::Change,
     member::Member,
-    message::{Answer, Message, Stream},
+    message::{Answer, Message, Requests, Stream},
     order::{Order, Source},
     wire::Incoming,
 };
@@ -71,8 +70,7 @@ async fn follow(member: &Arc<Member>, stream: Stream) {
         member.names.pretend(stream.tail);
     }
     if !complete || stream.tail > member.names.position() || stream.epoch > member.seen.borrow().led.epoch {
-        metrics::counter!("tenure_registry_gaps_total", "registry" => member.registry.to_shared())
-            .increment(1);
+        member.meters.gaps.increment(1);
         // If it fails, the next word of the leader tells again what is missing.
         if let Err(error) = member.refresh().await {
             tracing::debug!(name: "registry.not_read", registry = %member.registry, %error, "what is missing can't be read at present");
@@ -82,12 +80,13 @@ async fn follow(member: &Arc<Member>, stream: Stream) {
     member.outbox.answered(member, stream.answers);
 }
 
-fn take_requests(member: &Arc<Member>, from: &Sender, requests: Vec<(u64, Change)>) {
+fn take_requests(member: &Arc<Member>, from: &Sender, Requests { floor, changes }: Requests) {
     let reign = member.reign.lock().clone().filter(|reign| !reign.has_ended());
     let owner = Owner { node: from.node.clone(), session: from.session };
     let mut refused = Vec::new();
-    for (request, change) in requests {
-        let order = Order { source: Source::Peer(from.node.clone()), request, owner: owner.clone(), change };
+    for (request, change) in changes {
+        let (source, owner) = (Source::Peer(from.node.clone()), owner.clone());
+        let order = Order { source, request, floor, owner, change };
         match &reign {
             Some(reign) => {
                 if !reign.offer(order) {

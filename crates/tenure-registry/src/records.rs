@@ -97,7 +97,7 @@ fn recorded(change: &Change) -> Recorded {
             Recorded::Registered(name.to_string(), *number, metadata.clone())
         }
         Change::Unregister { name, number } => Recorded::Unregistered(name.to_string(), *number),
-        Change::Describe { name, number, metadata } => {
+        Change::Describe { name, number, metadata, .. } => {
             Recorded::Described(name.to_string(), *number, metadata.clone())
         }
         Change::Ended => Recorded::Ended,

@@ -7,7 +7,11 @@ use tenure_store::Name;
 use tokio::task::JoinHandle;
 
 use crate::{
-    Metadata, Owner, RegistryError, batch::Change, mailbox::Shared, member::Member, request::request,
+    Metadata, Owner, RegistryError,
+    batch::Change,
+    mailbox::Shared,
+    member::Member,
+    request::{Words, ask},
 };
 
 /// A name that this process owns. Dropping it unregisters the name.
@@ -64,8 +68,10 @@ impl Registration {
         if self.remaining().is_zero() {
             return Err(RegistryError::Lost { name: self.name.to_string() });
         }
-        let change = Change::Describe { name: self.name.clone(), number: self.number, metadata };
-        request(&self.member, self.owner(), change, timeout).await
+        self.member.admit()?;
+        let (name, number) = (self.name.clone(), self.number);
+        let change = |request| Change::Describe { name, number, request, metadata };
+        ask(&self.member, self.owner(), Words::new("describing", &self.name), change)?.outcome(timeout).await
     }
 
     /// Takes the name back, and returns when it is free for others. The mailbox takes no more messages under this name from now on.
@@ -78,12 +84,11 @@ impl Registration {
     pub async fn unregister(mut self, timeout: Duration) -> Result<(), RegistryError> {
         self.owned = false;
         self.member.mailroom.remove(self.number);
-        let change = Change::Unregister { name: self.name.clone(), number: self.number };
-        match request(&self.member, self.owner(), change.clone(), timeout).await {
+        match self.ask_to_unregister(timeout).await {
             // It was free already.
             Err(RegistryError::Lost { .. }) => Ok(()),
             Err(error) => {
-                self.member.outbox.submit(&self.member, self.owner(), change, None);
+                self.take_back();
                 Err(error)
             }
             done => done,
@@ -96,7 +101,23 @@ impl Registration {
         Owner { node: self.member.ground.settings().node.clone(), session: self.hold.session().id() }
     }
 
-    /// Lets go of what was refused. It may be registered all the same: a request that was sent twice may have been refused the first time, and granted the second.
+    async fn ask_to_unregister(&self, timeout: Duration) -> Result<(), RegistryError> {
+        self.member.admit()?;
+        let words = Words::new("taking back the registration of", &self.name);
+        ask(&self.member, self.owner(), words, |_| self.unregistered())?.outcome(timeout).await
+    }
+
+    fn unregistered(&self) -> Change {
+        Change::Unregister { name: self.name.clone(), number: self.number }
+    }
+
+    /// Has it taken back, without waiting for that.
+    fn take_back(&self) {
+        // Without its session, it is free already.
+        self.member.outbox.submit(&self.member, self.owner(), None, |_| self.unregistered());
+    }
+
+    /// Lets go of what was refused, or never asked of anybody.
     pub(crate) fn forget(mut self) {
         self.owned = false;
         self.member.mailroom.remove(self.number);
@@ -108,9 +129,7 @@ impl Drop for Registration {
     fn drop(&mut self) {
         if self.owned {
             self.member.mailroom.remove(self.number);
-            let change = Change::Unregister { name: self.name.clone(), number: self.number };
-            // Without its session, it is free already.
-            self.member.outbox.submit(&self.member, self.owner(), change, None);
+            self.take_back();
         }
     }
 }

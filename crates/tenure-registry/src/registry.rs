@@ -18,9 +18,10 @@ use crate::{
     mailbox::{mailbox, pack, unpack},
     member::{Member, Members, Seen},
     message::{Question, Reply},
+    names::Names,
     open::step_down,
     postman,
-    request::request,
+    request::{Words, ask},
 };
 
 /// How long something is waited for if nothing else is said.
@@ -69,6 +70,16 @@ pub struct Page {
     pub next: Option<String>,
     /// The position of the log that all of these are as of.
     pub position: u64,
+}
+
+impl Page {
+    pub(crate) fn of(names: &Names, query: &Query, after: Option<&str>, limit: usize) -> Self {
+        let (mut entries, position) = names.list(query, after, limit.saturating_add(1));
+        let more = entries.len() > limit;
+        entries.truncate(limit);
+        let next = entries.last().filter(|_| more).map(|entry| entry.name().to_owned());
+        Self { entries, next, position }
+    }
 }
 
 impl Registry {
@@ -146,57 +157,79 @@ impl Registry {
     ) -> Result<Registration, RegistryError> {
         let name: Name = name.parse()?;
         metadata.admit()?;
-        if self.member.leaving.load(Ordering::SeqCst) {
-            return Err(RegistryError::Left);
-        }
-        let lost = || RegistryError::Lost { name: name.to_string() };
-        if mailbox.shared.is_closed() {
-            return Err(lost());
-        }
-        let hold = self.member.ground.session().hold();
-        if hold.remaining().is_zero() {
-            let what = format!("the registration of {name}");
-            return Err(RegistryError::unavailable(what, "the session of this node has lapsed"));
-        }
-        mailbox.shared.hang_on(&hold);
-        let session = hold.session().id();
-        let number = self.member.mailroom.add(session, Arc::new(mailbox.clone()));
-        let shared = Arc::clone(&mailbox.shared);
-        // From now on, whatever happens, it is taken back when this is dropped.
-        let member = Arc::clone(&self.member);
-        let registration = Registration { member, name: name.clone(), number, hold, shared, owned: true };
-        let change = Change::Register { name: name.clone(), number, metadata };
-        let owner = Owner { node: self.member.ground.settings().node.clone(), session };
-        match self.request_name(owner, change, timeout).await {
-            Ok(()) if registration.remaining().is_zero() => Err(lost()),
-            Ok(()) => Ok(registration),
-            Err(error @ (RegistryError::Taken { .. } | RegistryError::Unavailable { .. })) => {
-                registration.forget();
-                Err(error)
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Asks for a name, and again if it is still that of an earlier registration of this node, which is being taken back.
-    async fn request_name(
-        &self,
-        owner: Owner,
-        change: Change,
-        timeout: Duration,
-    ) -> Result<(), RegistryError> {
         let env = self.member.ground.env();
         let until = env.now().after(timeout);
         loop {
-            let asked = request(&self.member, owner.clone(), change.clone(), until - env.now()).await;
-            match asked {
-                Err(RegistryError::Taken { name, by })
-                    if by == owner && self.member.is_abandoned(&name) && env.now() < until =>
+            match self.register_once(&name, mailbox, metadata.clone(), until - env.now()).await {
+                // It is still that of an earlier registration of this node, which is being taken back.
+                Err(RegistryError::Taken { by, .. })
+                    if by == self.member.me()
+                        && self.member.is_abandoned(name.as_str())
+                        && env.now() < until =>
                 {
                     env.sleep(OWN_PAUSE).await;
                 }
                 other => return other,
             }
+        }
+    }
+
+    async fn register_once<M: Post, R: Post>(
+        &self,
+        name: &Name,
+        mailbox: &Mailbox<M, R>,
+        metadata: Metadata,
+        timeout: Duration,
+    ) -> Result<Registration, RegistryError> {
+        self.member.admit()?;
+        let lost = || RegistryError::Lost { name: name.to_string() };
+        let hold = self.member.ground.session().hold();
+        if hold.remaining().is_zero() && !mailbox.shared().is_closed() {
+            let what = format!("the registration of {name}");
+            return Err(RegistryError::unavailable(what, "the session of this node has lapsed"));
+        }
+        if !mailbox.shared().hang_on(&hold) {
+            return Err(lost());
+        }
+        let session = hold.session().id();
+        if self.member.flaws.refuse_by_hearsay
+            && let Some(entry) = self.whereis(name.as_str())
+        {
+            return Err(RegistryError::Taken { name: name.to_string(), by: entry.owner().clone() });
+        }
+        let owner = Owner { node: self.member.ground.settings().node.clone(), session };
+        let asked = ask(&self.member, owner, Words::new("the registration of", name), |number| {
+            self.member.mailroom.add(number, session, mailbox.slot());
+            Change::Register { name: name.clone(), number, metadata }
+        })?;
+        // From now on, whatever happens, it is taken back when this is dropped.
+        let registration = Registration {
+            member: Arc::clone(&self.member),
+            name: name.clone(),
+            number: asked.number,
+            hold,
+            shared: Arc::clone(mailbox.shared()),
+            owned: true,
+        };
+        let until = self.member.ground.env().now().after(timeout);
+        let (result, copied) = asked.outcome_and_copies(timeout).await;
+        match result {
+            Ok(()) if registration.remaining().is_zero() => Err(lost()),
+            Ok(()) => Ok(registration),
+            Err(refusal @ RegistryError::Taken { .. }) if copied => {
+                // A copy may find the name free, and be granted: the refusal is told when that is over.
+                let left = until - self.member.ground.env().now();
+                registration.unregister(left).await.map_err(|error| RegistryError::OutcomeUnknown {
+                    what: format!("the registration of {name} was done"),
+                    why: format!("it was refused, and a copy of the request may be granted yet: {error}"),
+                })?;
+                Err(refusal)
+            }
+            Err(error @ (RegistryError::Taken { .. } | RegistryError::Unavailable { .. })) => {
+                registration.forget();
+                Err(error)
+            }
+            Err(error) => Err(error),
         }
     }
 
@@ -305,16 +338,15 @@ impl Registry {
         timeout: Duration,
     ) -> Result<postman::Outcome, RegistryError> {
         let result = self.try_bring(name, body, wants_reply, timeout).await;
+        let messages = &self.member.meters.messages;
         let outcome = match &result {
-            Ok(postman::Outcome::Delivered) => "delivered",
-            Ok(postman::Outcome::Answer(_)) => "answered",
-            Ok(postman::Outcome::Dropped) => "unanswered",
-            Err(RegistryError::TimedOut { .. }) => "timed_out",
-            Ok(postman::Outcome::Refused(_)) | Err(_) => "refused",
+            Ok(postman::Outcome::Delivered) => &messages.delivered,
+            Ok(postman::Outcome::Answer(_)) => &messages.answered,
+            Ok(postman::Outcome::Dropped) => &messages.unanswered,
+            Err(RegistryError::TimedOut { .. }) => &messages.timed_out,
+            Ok(postman::Outcome::Refused(_)) | Err(_) => &messages.refused,
         };
-        let registry = self.member.registry.to_shared();
-        metrics::counter!("tenure_registry_messages_total", "registry" => registry, "outcome" => outcome)
-            .increment(1);
+        outcome.increment(1);
         result
     }
 
@@ -358,11 +390,7 @@ impl Registry {
     /// What a query means, in the order of names, behind `after`, up to `limit`. All of one page is of one instant.
     #[must_use]
     pub fn list(&self, query: &Query, after: Option<&str>, limit: usize) -> Page {
-        let (mut entries, position) = self.member.names.list(query, after, limit.saturating_add(1));
-        let more = entries.len() > limit;
-        entries.truncate(limit);
-        let next = entries.last().filter(|_| more).map(|entry| entry.name().to_owned());
-        Page { entries, next, position }
+        Page::of(&self.member.names, query, after, limit)
     }
 
     /// How many names there are.
@@ -477,10 +505,11 @@ impl Registry {
         };
         self.member.leaving.store(true, Ordering::SeqCst);
         self.member.mailroom.close_all();
-        let time = self.member.ground.request_time();
+        let words = Words { does: "taking back", name: None };
         // What can't be taken back now goes with the session.
-        let left = Change::Left { through: self.member.mailroom.last() };
-        let _ = request(&self.member, self.member.me(), left, time).await;
+        if let Ok(asked) = ask(&self.member, self.member.me(), words, |through| Change::Left { through }) {
+            let _ = asked.outcome(self.member.ground.request_time()).await;
+        }
         step_down(&self.member).await;
         members.close(&self.member);
     }

@@ -1,99 +1,112 @@
-//! [`Births`]: why no late copy of a server's first commit can land.
+//! [`Births`]: first commits to servers, each of which happens exactly once.
 //!
-//! A commit to a server checks the version of its head, which never comes back. The first one can only check that there
-//! is no head, and that holds again when the server was deleted: a copy of it that was under way for long would bring
-//! the server back. So first commits also check a key of this node's session, which nobody else writes. When the answer
-//! to one is lost, that key is changed before anything else is done: the copies under way have checked the older one.
-//! Nor can they land when the session has ended, which they check too. As long as no answer is lost, this costs two
-//! checks and no commit.
+//! A commit to a server checks the version of its head, which never comes back, and leaves a mark in the head that tells
+//! what became of it. The first one can only check that there is no head. That holds again when the server was deleted:
+//! a copy that was under way for long would bring the server back, and a head that is gone tells nobody whether the
+//! commit had happened. So first commits go through lanes of this node's session, a few side by side. A lane knows what
+//! became of its last commit whatever became of the server, and goes with its session. That is one small write more, for
+//! the first commit to a server only.
 
-use bytes::Bytes;
 use parking_lot::Mutex;
-use tenure_cluster::{Ground, SessionId};
-use tenure_store::{Check, Commit, CommitError, Conflict, Key, Pauses, Store as _, StoreExt as _, Version};
+use tenure_cluster::{Cause, Ground};
+use tenure_store::{Commit, Conflict, LaneError, Receipt, Retry, StoreError};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
-use crate::keys;
+use crate::{keys, lane::OwnLane};
+
+/// How many first commits are made at once: enough to share the store's flushes.
+const LANES: u64 = 64;
 
 /// The first commits of a node to servers.
 #[derive(Debug)]
 pub(crate) struct Births {
     ground: Ground,
-    /// The version of the session's key, if it has one.
-    known: Mutex<Option<(SessionId, Version)>>,
+    /// As many permits as there are free lanes.
+    room: Semaphore,
+    free: Mutex<Vec<(u64, OwnLane)>>,
 }
 
-/// What one first commit checks besides that there is no head.
-#[derive(Debug)]
-pub(crate) struct Birth {
-    session: SessionId,
-    pub(crate) checks: [Check; 2],
+/// Why a first commit gave no receipt, and the number of its lane.
+pub(crate) struct Unborn {
+    pub(crate) error: LaneError,
+    pub(crate) lane: u64,
 }
 
-impl Birth {
-    /// Whether one of the checks is of this key.
-    pub(crate) fn has(&self, key: &Key) -> bool {
-        self.checks.iter().any(|check| check.key() == key)
+/// A lane that is used. Dropping it gives it back.
+struct Taken<'a> {
+    births: &'a Births,
+    lane: Option<(u64, OwnLane)>,
+    _room: SemaphorePermit<'a>,
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        self.births.free.lock().extend(self.lane.take());
     }
 }
 
 impl Births {
     pub(crate) fn new(ground: Ground) -> Self {
-        Self { ground, known: Mutex::default() }
+        let lanes = (0..LANES).rev().map(|number| (number, OwnLane::new(&ground, keys::birth_lane, number)));
+        let free = Mutex::new(lanes.collect());
+        Self { room: Semaphore::new(usize::try_from(LANES).expect("a few")), free, ground }
     }
 
-    /// For the next first commit.
-    pub(crate) fn next(&self) -> Birth {
-        let session = self.ground.session().id();
-        let key = keys::births(self.ground.keys(), session);
-        let last = match *self.known.lock() {
-            Some((of, version)) if of == session => Check::Version(key, version),
-            _ => Check::Absent(key),
+    /// Makes a commit that checks that there is no head. After every error but [`LaneError::OutcomeUnknown`] it never
+    /// happened, and never will.
+    pub(crate) async fn make(&self, commit: Commit) -> Result<Receipt, Unborn> {
+        let mut pauses = self.ground.retry().start(self.ground.env());
+        let mut taken = self.take(None).await;
+        let Some((number, lane)) = taken.as_mut().and_then(|taken| taken.lane.as_mut()) else {
+            let error =
+                StoreError::unavailable("too many servers are being made, and the store gives no answer");
+            return Err(Unborn { error: error.into(), lane: 0 });
         };
-        Birth { session, checks: [Check::Present(self.ground.keys().session(session)), last] }
-    }
-
-    /// The checks of one did not hold: finds out what to check. Returns whether that could be done.
-    pub(crate) async fn renew(&self, birth: &Birth) -> bool {
-        let found = self.ground.store().get(&keys::births(self.ground.keys(), birth.session)).await;
-        if let Ok(Some(found)) = &found {
-            self.know(birth.session, found.version);
-        }
-        found.is_ok()
-    }
-
-    /// Makes sure that no copy of this commit that is under way can land any more. Returns whether that is so.
-    pub(crate) async fn outdate(&self, birth: &Birth, pauses: &mut Pauses) -> bool {
-        let (store, key) = (self.ground.store(), keys::births(self.ground.keys(), birth.session));
-        let own = Bytes::copy_from_slice(&self.ground.env().random_u64().to_be_bytes());
-        let commit = Commit::new()
-            .check(Check::Present(self.ground.keys().session(birth.session)))
-            .set(key.clone(), own.clone());
         loop {
-            match store.commit(commit.clone()).await {
-                Ok(receipt) => {
-                    self.know(birth.session, receipt.version);
-                    return true;
-                }
-                // The session has ended.
-                Err(CommitError::Conflict(Conflict::Check { .. })) => return true,
-                Err(_) => {}
-            }
-            if let Ok(Some(found)) = store.get(&key).await
-                && found.value == own
-            {
-                self.know(birth.session, found.version);
-                return true;
-            }
-            if !pauses.pause().await {
-                return false;
+            let made = match lane.present().await {
+                Ok(lane) => lane.commit(commit.clone()).await,
+                Err(error) => Err(error),
+            };
+            match made {
+                Ok(receipt) => return Ok(receipt),
+                // Another session follows.
+                Err(LaneError::Lost { .. } | LaneError::Conflict(Conflict::Contention))
+                    if self.ground.session().ended() != Some(Cause::Left) && pauses.pause().await => {}
+                Err(error) => return Err(Unborn { error, lane: *number }),
             }
         }
     }
 
-    /// Of several commits of one key, the last one counts.
-    fn know(&self, session: SessionId, version: Version) {
-        let mut known = self.known.lock();
-        let before = known.filter(|(of, _)| *of == session).map(|(_, version)| version);
-        *known = Some((session, before.map_or(version, |before| before.max(version))));
+    /// Returns when the last commit of this lane has happened, or can't any more; or when the node has left.
+    pub(crate) async fn settle(&self, number: u64, retry: Retry) {
+        let mut pauses = retry.start(self.ground.env());
+        loop {
+            let mut taken = self.take(Some(number)).await;
+            let lane = taken.as_mut().and_then(|taken| taken.lane.as_mut());
+            let unsettled = match lane.map(|(_, lane)| lane.last()) {
+                Some(Some(lane)) => matches!(lane.settle().await, Err(LaneError::OutcomeUnknown(_))),
+                Some(None) => false,
+                // Whoever uses it settles it first, or tries to.
+                None => true,
+            };
+            drop(taken);
+            let has_left = self.ground.session().ended() == Some(Cause::Left);
+            if !unsettled || has_left || !pauses.pause().await {
+                return;
+            }
+        }
+    }
+
+    /// A free lane: any, or that of this number, if it is free. `None` when all are in use for as long as is to be tried.
+    async fn take(&self, number: Option<u64>) -> Option<Taken<'_>> {
+        let acquired =
+            self.ground.env().timeout(self.ground.retry().within, self.room.acquire()).await.ok()?;
+        let room = acquired.expect("it is never closed");
+        let mut free = self.free.lock();
+        let lane = match number {
+            Some(number) => free.iter().position(|(of, _)| *of == number).map(|at| free.remove(at)),
+            None => free.pop(),
+        };
+        Some(Taken { births: self, lane, _room: room })
     }
 }

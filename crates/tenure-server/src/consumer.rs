@@ -18,7 +18,8 @@ use std::{
 use bytes::Bytes;
 use tenure_cluster::{MemberChanges, SessionId};
 use tenure_store::{
-    Check, Commit, CommitError, Item, Key, Name, Range, Read, Store as _, StoreError, Version,
+    Check, Commit, CommitError, Conflict, Item, Key, LaneError, Name, Range, Read, Store as _, StoreError,
+    Version,
     record::{Decoder, Encoder},
 };
 use tokio::{sync::Notify, task::JoinHandle};
@@ -39,6 +40,9 @@ const ROUND: Duration = Duration::from_secs(10);
 
 /// After a failure.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// After a timer met others' commits, in milliseconds.
+const AGAIN_MS: u64 = 20;
 
 /// How many timers of a shard are looked at first, and how many of its servers are told to sweep at once.
 const DUE_MAX: usize = 20;
@@ -177,11 +181,12 @@ impl<S: Server> Consumer<S> {
             .check(Check::Present(self.kind.ground.keys().session(session.id())))
             .set(self.keys.consumer(session.id()), Encoder::new(FORMAT).number(S::SCHEMA.into()).finish())
             .set(self.keys.consumers(), news);
-        match self.kind.ground.store().commit(commit).await {
-            Ok(_) => self.announced = Some(session.id()),
+        match self.kind.consuming.say(commit).await {
+            Ok(()) => self.announced = Some(session.id()),
             // Another session follows.
-            Err(CommitError::Conflict(_)) => {}
-            Err(error) => return Err(error),
+            Err(LaneError::Conflict(_) | LaneError::Lost { .. }) => {}
+            Err(LaneError::Failed(error)) => return Err(error.into()),
+            Err(error) => return Err(StoreError::unavailable(error.to_string()).into()),
         }
         Ok(())
     }
@@ -312,7 +317,9 @@ impl<S: Server> Consumer<S> {
                 let again = self.ask(&item.key, at, &id, now, told);
                 self.wake(shard, again);
             } else {
-                self.deliver(item, at, &id, timer).await?;
+                if !self.deliver(item, at, &id, timer).await? {
+                    self.wake(shard, now + AGAIN_MS);
+                }
             }
         }
         Ok(false)
@@ -340,8 +347,9 @@ impl<S: Server> Consumer<S> {
         now + pause
     }
 
-    /// Puts a message that is due into its queue, exactly once: whoever takes the timer away puts it there.
-    async fn deliver(&self, item: &Item, at: u64, id: &Name, timer: u64) -> Result<(), CommitError> {
+    /// Puts a message that is due into its queue, exactly once: whoever takes the timer away puts it there. Returns whether
+    /// it was taken away, by whomever.
+    async fn deliver(&self, item: &Item, at: u64, id: &Name, timer: u64) -> Result<bool, CommitError> {
         let ground = &self.kind.ground;
         let now = Bytes::copy_from_slice(&millis(ground.env().unix_time()).to_be_bytes());
         let keys = ServerKeys::new(ground.keys(), &self.kind.name, id);
@@ -349,6 +357,14 @@ impl<S: Server> Consumer<S> {
         let list = if item.value == URGENT { &keys.urgent } else { &keys.queue };
         let found = ground.store().read(vec![Read::Key(place.clone())]).await?;
         let commit = match found.key(0) {
+            Some(found) if self.kind.flaws.timer_removed_after => {
+                let delivery = Commit::new()
+                    .check(Check::Version(place.clone(), found.version))
+                    .append(list.clone(), found.value.clone())
+                    .set(keys.work.clone(), now);
+                ground.store().commit(delivery).await?;
+                Commit::new().delete(place).delete(item.key.clone())
+            }
             Some(found) => Commit::new()
                 .check(Check::Version(place.clone(), found.version))
                 .delete(place)
@@ -360,10 +376,11 @@ impl<S: Server> Consumer<S> {
         };
         match ground.store().commit(commit).await {
             Ok(_) => self.kind.poke(id),
-            Err(CommitError::Conflict(_)) => {}
+            Err(CommitError::Conflict(Conflict::Check { .. })) => {}
+            Err(CommitError::Conflict(Conflict::Contention)) => return Ok(false),
             Err(error) => return Err(error),
         }
-        Ok(())
+        Ok(true)
     }
 }
 

@@ -5,7 +5,7 @@ use std::{fmt, future::Future, marker::PhantomData, pin::Pin, sync::Arc, time::D
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use tenure_cluster::Keys;
-use tenure_store::{Env, Limits, Name, StoreError};
+use tenure_store::{Env, Key, Limits, Name, StoreError};
 
 use crate::{
     EffectId, Message, Server, ServerError,
@@ -35,6 +35,8 @@ pub(crate) struct Sent {
 #[derive(Default)]
 pub(crate) struct Wishes {
     pub(crate) replies: Vec<(Address, Outcome)>,
+    /// What says that these are owed.
+    pub(crate) paid: Vec<Key>,
     /// The same, to be kept under idempotency keys.
     pub(crate) late: Vec<(Place, Bytes)>,
     pub(crate) sent: Vec<Sent>,
@@ -116,13 +118,13 @@ impl<S: Server> Context<'_, S> {
             Caller::Here(address) => address(),
         };
         self.caller = Caller::At(address);
-        let once = self.key.map(|key| Place {
+        let place = Place {
             kind: S::KIND.to_owned(),
             id: self.id.to_string(),
-            key: key.to_owned(),
+            key: self.key.map(str::to_owned),
             number: self.message,
-        });
-        Some(ReplyTo { address, once, reply: PhantomData })
+        };
+        Some(ReplyTo { address, place, reply: PhantomData })
     }
 
     /// Answers a call of before. Whoever has given up waiting hears nothing.
@@ -131,7 +133,10 @@ impl<S: Server> Context<'_, S> {
     /// [`ServerError::Invalid`] when it can't be stored.
     pub fn reply<R: Message>(&mut self, to: &ReplyTo<R>, reply: &R) -> Result<(), ServerError> {
         let body = pack(reply)?;
-        self.wishes.late.extend(to.once.clone().map(|place| (place, body.clone())));
+        self.wishes.paid.push(to.owed(self.keys)?);
+        if to.place.key.is_some() {
+            self.wishes.late.push((to.place.clone(), body.clone()));
+        }
         self.wishes.replies.push((to.address, Outcome::Reply(body)));
         Ok(())
     }
@@ -179,6 +184,7 @@ impl<S: Server> Context<'_, S> {
             to: None,
             key: None,
             sent_ms: millis(self.now),
+            until_ms: 0,
             attempts: Vec::new(),
             locked: false,
             body: pack(cast)?,
@@ -267,15 +273,22 @@ pub(crate) fn admit(what: &str, bytes: usize, limits: &Limits) -> Result<(), Ser
 #[serde(bound = "")]
 pub struct ReplyTo<R> {
     pub(crate) address: Address,
-    /// Where the answer is kept, if the call has an idempotency key.
-    pub(crate) once: Option<Place>,
+    /// Of which call, and where the answer is kept, if it has an idempotency key.
+    pub(crate) place: Place,
     #[serde(skip)]
     reply: PhantomData<fn(R)>,
 }
 
+impl<R> ReplyTo<R> {
+    /// What says that this answer is owed.
+    pub(crate) fn owed(&self, keys: &Keys) -> Result<Key, StoreError> {
+        Ok(self.place.keys(keys)?.owed(self.address.session(), self.address.slot))
+    }
+}
+
 impl<R> Clone for ReplyTo<R> {
     fn clone(&self) -> Self {
-        Self { address: self.address, once: self.once.clone(), reply: PhantomData }
+        Self { address: self.address, place: self.place.clone(), reply: PhantomData }
     }
 }
 

@@ -6,10 +6,10 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use tenure_cluster::{Ground, SessionId};
+use tenure_cluster::Ground;
 use tenure_store::{
-    Check, Commit, CommitError, Conflict, Key, Lane, LaneError, Limits, Moment, Name, Pauses, Read,
-    Store as _, StoreError, StoreExt as _,
+    Check, Commit, CommitError, Conflict, Key, LaneError, Limits, Moment, Name, Pauses, Read, Store as _,
+    StoreError, StoreExt as _,
 };
 use tokio::{
     sync::{mpsc, oneshot},
@@ -20,6 +20,7 @@ use crate::{
     ServerError,
     flaws::Flaws,
     keys::{self, ServerKeys},
+    lane::OwnLane,
     mailroom::Mailroom,
     parcel::{self, Bundle, Parcel, millis},
     reply,
@@ -103,14 +104,13 @@ impl Courier {
         flaws: Flaws,
     ) -> (Self, Vec<JoinHandle<()>>) {
         let mut tasks = Vec::new();
-        let lanes = (0..LANES).map(|number| {
+        let lanes = (0..LANES as u64).map(|number| {
             let (send, waiting) = mpsc::channel(WAITING_MAX);
             let way = Street {
                 ground: ground.clone(),
                 room: Arc::clone(room),
                 told: Arc::clone(told),
-                number: number as u64,
-                lane: None,
+                lane: OwnLane::new(ground, keys::send_lane, number),
                 gauges: BTreeMap::new(),
                 limits: ground.store().limits(),
                 flaws,
@@ -164,8 +164,7 @@ struct Street {
     ground: Ground,
     room: Arc<Mailroom>,
     told: Told,
-    number: u64,
-    lane: Option<(SessionId, Lane)>,
+    lane: OwnLane,
     gauges: BTreeMap<Key, Gauge>,
     limits: Limits,
     flaws: Flaws,
@@ -377,7 +376,7 @@ impl Street {
         if self.flaws.send_without_lane {
             return self.make_blindly(commit).await;
         }
-        self.lane().await?.commit(commit).await.map(|_| ())
+        self.lane.present().await?.commit(commit).await.map(|_| ())
     }
 
     /// The mistake of many client libraries: what got no answer is sent again.
@@ -394,25 +393,6 @@ impl Street {
                 Err(_) => {}
             }
         }
-    }
-
-    /// The lane of the present session.
-    async fn lane(&mut self) -> Result<&mut Lane, LaneError> {
-        let session = self.ground.session().id();
-        let lane = match self.lane.take() {
-            Some((owner, lane)) if owner == session => lane,
-            _ => {
-                let key = keys::send_lane(self.ground.keys(), session, self.number);
-                let (store, env) = (Arc::clone(self.ground.store()), self.ground.env().clone());
-                // A lane that was opened after its session had ended would stay for ever.
-                let present = vec![Check::Present(self.ground.keys().session(session))];
-                match Lane::open_if(store, env, key.clone(), self.ground.retry(), present).await {
-                    Err(LaneError::Conflict(Conflict::Check { .. })) => return Err(LaneError::Lost { key }),
-                    opened => opened?,
-                }
-            }
-        };
-        Ok(&mut self.lane.insert((session, lane)).1)
     }
 }
 

@@ -9,11 +9,11 @@ use tenure_store::{
 };
 
 use crate::{
-    Attempt, ServerError,
+    Attempt, Failure, Json, ServerError,
     courier::append,
     desk,
     keys::{self, ServerKeys},
-    parcel::{Bundle, Parcel, Sort, millis},
+    parcel::{Bundle, Parcel, Sort, millis, unpack},
 };
 
 const FORMAT: u8 = 1;
@@ -34,6 +34,16 @@ pub struct DeadLetter {
     pub died: Duration,
     /// How it failed, each time.
     pub attempts: Vec<Attempt>,
+}
+
+impl DeadLetter {
+    /// What it said.
+    ///
+    /// # Errors
+    /// When that can't be read.
+    pub fn json(&self) -> Result<Json, Failure> {
+        unpack(&self.body)
+    }
 }
 
 /// When, until when it is kept, and the message as an entry of a queue.

@@ -1,9 +1,15 @@
 //! Durable effects: recorded with the state, done after it, until they succeed.
 //!
 //! Each server has a list of effects that are not done. The node whose commit has recorded them does them; if its session has ended, whoever finds them. So an effect is done at least once,
-//! and twice only if a node went, or was taken for gone, while it did it.
+//! and twice only if a node went, or was taken for gone, while it did it, or if it took longer than it may.
+//!
+//! Several are done at once. One that takes long keeps no other waiting, as long as fewer than that do; and none takes longer than the policy says.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use bytes::Bytes;
 use tenure_cluster::{Cause, SessionId};
@@ -114,7 +120,17 @@ pub(crate) fn start<S: Server>(
 ) {
     let (kind, keys, told) = (Arc::clone(kind), Arc::clone(keys), Arc::clone(told));
     let env = kind.ground.env().clone();
-    let doing = Doing { kind, id: id.clone(), keys, told };
+    let doing = Doing {
+        kind,
+        id: id.clone(),
+        keys,
+        told,
+        running: BTreeMap::new(),
+        ends: mpsc::channel(AT_ONCE),
+        ended: BTreeSet::new(),
+        end: None,
+        has_failed: false,
+    };
     env.spawn(async move {
         doing.run().await;
         if let Some(desk) = desk.upgrade() {
@@ -130,14 +146,22 @@ struct Doing<S: Server> {
     keys: Arc<ServerKeys>,
     /// Told when there are more.
     told: Arc<Notify>,
+    /// What is being done, up to [`AT_ONCE`].
+    running: BTreeMap<EntryId, Effect>,
+    /// How tries end.
+    ends: (mpsc::Sender<Ended>, mpsc::Receiver<Ended>),
+    /// What has ended since the present page was read.
+    ended: BTreeSet<EntryId>,
+    /// Where the last look ended.
+    end: Option<EntryId>,
+    /// Whether one has failed since the last look from the beginning.
+    has_failed: bool,
 }
 
-/// What came of a look through the list.
-struct Pass {
-    /// Whether all that were tried have succeeded; `None` if there were none.
-    all: Option<bool>,
-    /// Where it ended.
-    end: Option<EntryId>,
+/// A try of an effect that has ended.
+struct Ended {
+    entry: EntryId,
+    outcome: Result<(), Failure>,
 }
 
 /// An effect that is to be done now.
@@ -149,14 +173,19 @@ struct Due {
 
 impl<S: Server> Doing<S> {
     /// Returns when there is nothing more that this node has to do.
-    async fn run(&self) {
-        let env = self.kind.ground.env();
-        let mut pauses = RETRY.start(env);
+    async fn run(mut self) {
+        let env = self.kind.ground.env().clone();
+        let mut pauses = RETRY.start(&env);
         while !self.has_left() {
-            match self.pass(None).await {
-                Ok(Pass { all: Some(true), .. }) => pauses = RETRY.start(env),
-                Ok(Pass { all: Some(false), end }) => self.wait(&mut pauses, end).await,
-                Ok(Pass { all: None, .. }) => return,
+            (self.end, self.has_failed) = (None, false);
+            match self.look().await {
+                Ok(false) if self.running.is_empty() => return,
+                Ok(_) => {
+                    self.attend(&mut pauses).await;
+                    if !self.has_failed {
+                        pauses = RETRY.start(&env);
+                    }
+                }
                 Err(error) => {
                     tracing::debug!(kind = S::KIND, server = %self.id, %error, "effects could not be looked up: it is tried again");
                     pauses.pause().await;
@@ -165,49 +194,54 @@ impl<S: Server> Doing<S> {
         }
     }
 
-    /// Waits until those that failed are to be tried again. What comes behind them meanwhile does not wait.
-    async fn wait(&self, pauses: &mut Pauses, mut end: Option<EntryId>) {
+    /// Waits until all have succeeded, or those that failed are to be tried again. What comes behind them meanwhile does
+    /// not wait, nor do they wait for one that takes long.
+    async fn attend(&mut self, pauses: &mut Pauses) {
         let pause = pauses.pause();
         tokio::pin!(pause);
-        loop {
+        while self.has_failed || !self.running.is_empty() {
             tokio::select! {
                 biased;
-                _ = &mut pause => return,
-                () = self.told.notified() => {}
-            }
-            // What can't be looked up now is found in the next pass.
-            if let Ok(pass) = self.pass(end.clone()).await {
-                end = pass.end;
+                Some(ended) = self.ends.1.recv() => self.take(ended).await,
+                _ = &mut pause, if self.has_failed => return,
+                () = self.told.notified() => {
+                    // What can't be looked up now is found by the next look from the beginning.
+                    if self.look().await.is_err() {
+                        self.has_failed = true;
+                    }
+                }
             }
         }
     }
 
-    /// Tries each effect behind this place that is this node's, once: one that fails keeps no other from its turn.
-    async fn pass(&self, mut end: Option<EntryId>) -> Result<Pass, StoreError> {
-        let (store, list) = (self.kind.ground.store(), &self.keys.effects);
+    /// Begins each effect behind the end of the last look that is this node's. Returns whether there was any.
+    async fn look(&mut self) -> Result<bool, StoreError> {
+        let (store, list) = (Arc::clone(self.kind.ground.store()), self.keys.effects.clone());
         let limit = PAGE.min(store.limits().page_items);
-        let (mut gone, mut due, mut all) = (BTreeMap::new(), Vec::new(), None);
+        let (mut gone, mut any) = (BTreeMap::new(), false);
         loop {
-            let read = Read::List { list: list.clone(), after: end.clone(), limit };
+            self.ended.clear();
+            let read = Read::List { list: list.clone(), after: self.end.clone(), limit };
             let found = store.read(vec![read]).await?;
             let page = found.list(0);
             for entry in &page.items {
-                due.extend(self.due(entry, &mut gone).await?);
-                if due.len() == AT_ONCE {
-                    let succeeded = self.work_off(std::mem::take(&mut due)).await;
-                    all = Some(all.unwrap_or(true) && succeeded);
+                // One that runs has its time; one that has just ended may be gone, or has its pause.
+                let is_new = !self.running.contains_key(&entry.id) && !self.ended.contains(&entry.id);
+                if is_new && let Some(due) = self.due(entry, &mut gone).await? {
+                    any = true;
+                    while self.running.len() >= AT_ONCE
+                        && let Some(ended) = self.ends.1.recv().await
+                    {
+                        self.take(ended).await;
+                    }
+                    self.begin(due);
                 }
+                self.end = Some(entry.id.clone());
             }
-            end = page.items.last().map(|last| last.id.clone()).or(end);
             if !page.more {
-                break;
+                return Ok(any);
             }
         }
-        if !due.is_empty() {
-            let succeeded = self.work_off(due).await;
-            all = Some(all.unwrap_or(true) && succeeded);
-        }
-        Ok(Pass { all, end })
     }
 
     /// The effect of this entry, if it is this node's: its own, or one that nobody else does. `gone` is what is known
@@ -241,37 +275,34 @@ impl<S: Server> Doing<S> {
         Ok(body.map(|body| Due { entry: entry.id.clone(), effect, body }))
     }
 
-    /// Does some effects, and removes those that succeeded. Returns whether all of them did.
-    async fn work_off(&self, due: Vec<Due>) -> bool {
-        let running: Vec<_> = due
-            .into_iter()
-            .map(|Due { entry, effect, body }| {
-                let outcome = self.begin(&effect, body);
-                (entry, effect, outcome)
-            })
-            .collect();
-        let (mut removals, mut all) = (Vec::new(), true);
-        for (entry, effect, outcome) in running {
-            match outcome.await.unwrap_or_else(|_| Err(Failure::new("it panicked"))) {
-                Ok(()) => removals.push(effect.remove(&self.keys, entry)),
-                Err(failure) => {
+    /// A try has ended, and maybe others: removes those that succeeded.
+    async fn take(&mut self, first: Ended) {
+        let (mut next, mut removals) = (Some(first), Vec::new());
+        while let Some(Ended { entry, outcome }) = next {
+            self.ended.insert(entry.clone());
+            match (self.running.remove(&entry), outcome) {
+                (Some(effect), Ok(())) => removals.push(effect.remove(&self.keys, entry)),
+                (Some(effect), Err(failure)) => {
                     tracing::warn!(kind = S::KIND, server = %self.id, effect = %effect.id, message = effect.message, error = %failure, "an effect failed: it is tried again");
                     metrics::counter!("tenure_server_effects_failed_total", "kind" => S::KIND).increment(1);
-                    all = false;
+                    self.has_failed = true;
                 }
+                (None, _) => {}
             }
+            next = self.ends.1.try_recv().ok();
         }
         self.remove(removals).await;
-        all
     }
 
-    /// Begins one, in a task of its own, so that a panic is a failure.
-    fn begin(&self, effect: &Effect, body: Bytes) -> oneshot::Receiver<Result<(), Failure>> {
+    /// Begins a try, in a task of its own, so that a panic is a failure. It may take as long as the policy says.
+    fn begin(&mut self, due: Due) {
+        let Due { entry, effect, body } = due;
         let (done, outcome) = oneshot::channel();
         let (kind, id, message) = (Arc::clone(&self.kind), effect.id, effect.message);
         let span =
             tracing::debug_span!("server.effect", kind = S::KIND, server = %self.id, message, effect = %id);
-        self.kind.ground.env().spawn(
+        let env = self.kind.ground.env().clone();
+        let work = env.spawn(
             async move {
                 let outcome = match unpack::<S::Effect>(&body) {
                     Ok(effect) => kind.server.handle_effect(effect, id).await,
@@ -282,7 +313,22 @@ impl<S: Server> Doing<S> {
             }
             .instrument(span),
         );
-        outcome
+        let (ends, place, watched) = (self.ends.0.clone(), entry.clone(), env.clone());
+        env.spawn(async move {
+            let most = S::POLICY.effect_timeout;
+            let outcome = match watched.timeout(most, outcome).await {
+                Ok(outcome) => outcome.unwrap_or_else(|_| Err(Failure::new("it panicked"))),
+                Err(_) => {
+                    work.abort();
+                    Err(Failure::new(format!(
+                        "it took longer than {most:?}, which is the policy's effect_timeout"
+                    )))
+                }
+            };
+            // Nobody may wait any more.
+            let _ = ends.send(Ended { entry: place, outcome }).await;
+        });
+        self.running.insert(entry, effect);
     }
 
     /// Removes what was done, in as many commits as it takes.

@@ -40,7 +40,8 @@ pub enum ServerError {
         /// The limit.
         limit: u64,
     },
-    /// The server was deleted while the request waited. It was not carried out.
+    /// The server was deleted before it gave an answer. The request was not carried out; unless its answer was to come
+    /// later, through a [`ReplyTo`](crate::ReplyTo): then it was, and is gone with the server.
     #[error("server {0} was deleted while the request waited")]
     Deleted(Name),
     /// The request, or its answer, is larger than the store takes. Nothing was done.

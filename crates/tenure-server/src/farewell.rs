@@ -1,16 +1,23 @@
 //! [`Farewell`]: what is to be done along with the deletion of a server: those who wait for it are told, and its timers
 //! are forgotten.
+//!
+//! Whoever sends to a server writes its mark of work in the same commit. So a deletion that checks that the mark is as it
+//! was before the messages were read meets no call that it has not read.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use tenure_cluster::{Ground, SessionId};
-use tenure_store::{Check, Commit, EntryId, Key, Limits, Read, Store, StoreError};
+use tenure_store::{
+    Check, Commit, CommitError, Conflict, EntryId, Key, Limits, Read, Store, StoreError, StoreExt as _,
+};
 
 use crate::{
     ServerError,
     dead::scan,
     desk,
+    head::Head,
     keys::{ServerKeys, numbers_of},
+    owed,
     parcel::{Address, Bundle},
     reply::{self, Outcome},
 };
@@ -20,6 +27,10 @@ const DUES_MAX: usize = 40;
 
 /// The most callers that are told; a queue is rarely as long.
 const CALLERS_MAX: usize = 100_000;
+
+/// How often a deletion gives way to messages that come while it is under way. If they come without a pause, it is made
+/// all the same: then the callers of the last moment are not told.
+pub(crate) const TRIES_MAX: u32 = 16;
 
 /// Answers, by the session of their callers.
 pub(crate) type Answers = BTreeMap<SessionId, Vec<(u64, Outcome)>>;
@@ -34,19 +45,34 @@ pub(crate) struct Farewell {
     pub(crate) effects: bool,
     /// Whether there are messages, now or later.
     pub(crate) messages: bool,
+    /// That nothing was sent since it was read.
+    pub(crate) unchanged: Option<Check>,
 }
 
 impl Farewell {
-    /// What there is. Effects come only with another head: read it before.
-    pub(crate) async fn read(store: &dyn Store, keys: &ServerKeys) -> Result<Self, ServerError> {
-        let mut all = Self::default();
+    /// What there is. Effects come only with another head: read it before. It also says which messages of the entry in
+    /// hand are done: their callers have their answers.
+    pub(crate) async fn read(
+        store: &dyn Store,
+        keys: &ServerKeys,
+        head: Option<&Head>,
+    ) -> Result<Self, ServerError> {
+        let work = store.get(&keys.work).await?;
+        let unchanged = match work {
+            Some(found) => Check::Version(keys.work.clone(), found.version),
+            None => Check::Absent(keys.work.clone()),
+        };
+        let mut all = Self { unchanged: Some(unchanged), ..Self::default() };
+        for item in scan(store, &keys.oweds()).await? {
+            all.callers.insert(owed::address_of(&item.key)?);
+        }
         for item in scan(store, &keys.timers()).await? {
             let (timer, at) = numbers_of(&item.key)?;
             all.dues.insert(keys.due(at, timer));
-            all.meet(store, keys, &item.key, &item.value).await?;
+            all.meet(store, keys, &item.key, &item.value, 0).await?;
         }
         for list in [&keys.queue, &keys.urgent] {
-            all.meet_list(store, keys, list).await?;
+            all.meet_list(store, keys, list, head).await?;
         }
         let read = Read::List { list: keys.effects.clone(), after: None, limit: 1 };
         all.effects = !store.read(vec![read]).await?.list(0).items.is_empty();
@@ -58,6 +84,7 @@ impl Farewell {
         store: &dyn Store,
         keys: &ServerKeys,
         list: &Key,
+        head: Option<&Head>,
     ) -> Result<(), StoreError> {
         let mut after: Option<EntryId> = None;
         loop {
@@ -66,7 +93,9 @@ impl Farewell {
                 store.read(vec![Read::List { list: list.clone(), after: after.take(), limit }]).await?;
             let page = found.list(0);
             for entry in &page.items {
-                self.meet(store, keys, list, &entry.value).await?;
+                let in_hand = head.filter(|head| head.in_hand.as_ref() == Some(&entry.id));
+                let done = in_hand.map_or(0, |head| usize::try_from(head.cursor).unwrap_or(usize::MAX));
+                self.meet(store, keys, list, &entry.value, done).await?;
             }
             after = page.items.last().map(|entry| entry.id.clone());
             if !page.more || after.is_none() || self.callers.len() >= CALLERS_MAX {
@@ -75,13 +104,14 @@ impl Farewell {
         }
     }
 
-    /// Adds the callers of the messages that this value holds.
+    /// Adds the callers of the messages that this value holds, but for so many that are done.
     async fn meet(
         &mut self,
         store: &dyn Store,
         keys: &ServerKeys,
         place: &Key,
         value: &[u8],
+        done: usize,
     ) -> Result<(), StoreError> {
         self.messages = true;
         let mut bundle = Bundle::decode(place, value)?;
@@ -91,9 +121,14 @@ impl Farewell {
             bundle = Bundle::decode(place, &whole)?;
         }
         if let Bundle::Here(parcels) = bundle {
-            self.callers.extend(parcels.iter().filter_map(|parcel| parcel.to));
+            self.callers.extend(parcels.iter().skip(done).filter_map(|parcel| parcel.to));
         }
         Ok(())
+    }
+
+    /// These keys of `due` are to go as well.
+    pub(crate) fn add_dues(&mut self, dues: impl IntoIterator<Item = Key>) {
+        self.dues.extend(dues);
     }
 
     /// This caller is told, or is not, since it gets another answer.
@@ -126,8 +161,8 @@ impl Farewell {
         (answers, dues)
     }
 
-    /// Does what the deletion could not take along. What fails is not tried again: callers give up, and timers without
-    /// a message go when they are due.
+    /// Does what the deletion could not take along. What fails for as long as is to be tried is left: callers give up, and
+    /// timers without a message go when they are due.
     pub(crate) async fn finish(mut self, ground: &Ground) {
         let limits = ground.store().limits();
         while !self.callers.is_empty() || !self.dues.is_empty() {
@@ -138,10 +173,25 @@ impl Farewell {
                 tell(commit, ground, *session, answers)
             }));
             for commit in commits.into_iter().filter(|commit| !commit.writes.is_empty()) {
-                if let Err(error) = ground.store().commit(commit).await {
-                    tracing::debug!(%error, "not all could be told that a server was deleted");
-                }
+                insist(ground, commit).await;
             }
+        }
+    }
+}
+
+/// Makes a commit that may be made twice.
+async fn insist(ground: &Ground, commit: Commit) {
+    let mut pauses = ground.retry().start(ground.env());
+    loop {
+        let error = match ground.store().commit(commit.clone()).await {
+            // The callers have gone.
+            Ok(_) | Err(CommitError::Conflict(Conflict::Check { .. })) => return,
+            Err(error) => error,
+        };
+        let passes = !matches!(&error, CommitError::Failed(error) if !error.is_transient());
+        if !passes || !pauses.pause().await {
+            tracing::warn!(%error, "not all could be told that a server was deleted: they time out");
+            return;
         }
     }
 }

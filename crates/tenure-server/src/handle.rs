@@ -277,10 +277,10 @@ impl<S: Server> ServerRef<S> {
                 key.len()
             ))));
         }
-        let message = self.servers.ground.env().random_u64();
-        let span = tracing::debug_span!("server.call", kind = S::KIND, server = %self.id, message);
-        let asking = self.ask_for(call, key, urgent, message).instrument(span);
         let env = self.servers.ground.env();
+        let (message, until_ms) = (env.random_u64(), millis(env.unix_time().saturating_add(timeout)));
+        let span = tracing::debug_span!("server.call", kind = S::KIND, server = %self.id, message);
+        let asking = self.ask_for(call, key, urgent, message, until_ms).instrument(span);
         let start = env.now();
         let answer = env.timeout(timeout, asking).await;
         metrics::histogram!("tenure_server_call_seconds", "kind" => S::KIND).record(env.now() - start);
@@ -293,11 +293,12 @@ impl<S: Server> ServerRef<S> {
         key: Option<String>,
         urgent: bool,
         message: u64,
+        until_ms: u64,
     ) -> Result<S::Reply, ServerError> {
         if let Some(kind) = self.servers.kind::<S>(&self.kind) {
             let (told, answer) = oneshot::channel();
             let mut item = self.local(Body::Call(Arc::new(call)), Local::Call(told), urgent, Some(message));
-            item.key = key;
+            (item.key, item.until_ms) = (key, until_ms);
             kind.desk(&self.id).requests.send(Request::Handle(item)).await.map_err(|_| ServerError::Left)?;
             return match answer.await.map_err(|_| ServerError::Left)?? {
                 Told::Reply(reply) => Ok(reply),
@@ -307,7 +308,7 @@ impl<S: Server> ServerRef<S> {
         }
         let waiting = self.servers.room.wait();
         let mut parcel = self.parcel(Sort::Call, pack(&call)?, Some(&waiting), Some(message))?;
-        parcel.key = key;
+        (parcel.key, parcel.until_ms) = (key, until_ms);
         let way = if urgent { Way::Urgent } else { Way::Queue };
         self.servers.courier.send(self.sending(way, vec![parcel])).await?;
         self.wait(waiting).await
@@ -357,6 +358,7 @@ impl<S: Server> ServerRef<S> {
             to: waiting.map(|waiting| waiting.address),
             key: None,
             sent_ms: millis(env.unix_time()),
+            until_ms: 0,
             attempts: Vec::new(),
             locked: false,
             body,

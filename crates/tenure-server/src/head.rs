@@ -190,8 +190,6 @@ pub(crate) fn fate(now: Option<&Head>, mark: u64, base: Option<u64>) -> Fate {
     }
     match base {
         Some(base) if now.marks.contains(&base) => Fate::Never,
-        // It was to be the first, and the first is still known.
-        None if now.marks.len() < MARKS_MAX => Fate::Never,
         _ => Fate::Forgotten,
     }
 }

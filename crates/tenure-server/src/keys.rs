@@ -8,11 +8,12 @@
 //! | `("state", kind, id, part, ...)` | the state, in parts | consumers | as the state has parts | the part goes, or the server |
 //! | `("queue", kind, id)`, a list | bundles of messages, in order | senders | up to the queue's limit | consumed |
 //! | `("urgent", kind, id)`, a list | the same, of priority messages | senders | as the queue | consumed |
-//! | `("piece", kind, id, bundle, n)` | pieces of a bundle or a kept answer that is too large for one value, or of an answer that was given later | senders, consumers, whoever answers | as the queue, and as answers are kept | consumed, or with the answer's key |
+//! | `("piece", kind, id, bundle, n)` | pieces of a bundle or a kept answer that is too large for one value, or of an answer that was given later; or that one is to be given | senders, consumers, whoever answers | as the queue, and as answers are kept | consumed, or with the answer's key |
 //! | `("full", kind, id)` | that the queue is at its limit | senders | at most one a server | the queue is half empty |
 //! | `("effect", kind, id)`, a list | durable effects that are not done; they outlive their server | consumers | as many as are not done | done |
 //! | `("effect", kind, id, effect, n)` | pieces of an effect that is too large for one value | consumers | as many as are not done | done |
 //! | `("timer", kind, id, timer, time)` | a message for later | consumers, senders | one a timer | due, or cancelled |
+//! | `("owed", kind, id, session, slot)` | that a call is to be answered later, and until when its caller waits | consumers | one a call | answered, or a minute or two after its caller has given up |
 //! | `("once", kind, id, key)` | the answer to a call with an idempotency key | consumers | one a key | kept for as long as is set |
 //! | `("dead", kind, id, number)` | a dead letter | consumers | one a dead letter | replayed, dropped, or kept for as long as is set |
 //! | `("work", kind, shard, id)` | that the server has messages or effects | senders, consumers | one a server with work | nothing is left |
@@ -20,17 +21,22 @@
 //! | `("consumers", kind)` | changes whenever a node begins or ceases to consume | the node | one a kind | never |
 //!
 //! Belongings of a node's session: `("own", session, "send", n)`, the lanes of what it sends; `("own", session,
-//! "reply", mark, n)`, answers that it has not read yet; `("own", session, "births")`, what makes first commits
-//! outdated whose answers were lost; `("own", session, "consumer", kind)`, that it consumes, and for which schema.
+//! "reply", mark, n)`, answers that it has not read yet; `("own", session, "births", n)`, the lanes of first commits
+//! to servers; `("own", session, "consuming", 0)`, the lane of what it says of the kinds that it consumes; `("own", session, "consumer", kind)`, that it consumes, and for which schema.
 
 use tenure_cluster::{Keys, SessionId};
 use tenure_store::{Commit, Key, Name, Part, Range, StoreError, Tuple};
+
+use crate::flaws::Flaws;
 
 /// Over how many parts the servers of a kind are spread. Every node must know the same; more would only cost watches.
 pub(crate) const SHARDS: u64 = 16;
 
 /// The timer id that stands for sweeping.
 pub(crate) const SWEEP: u64 = 0;
+
+/// The number of a piece that stands for an answer that is still to be given.
+pub(crate) const LATER: u64 = u64::MAX;
 
 /// Makes the keys of one server.
 #[derive(Clone, Debug)]
@@ -79,6 +85,20 @@ impl ServerKeys {
         self.of("piece").int(bundle).range()
     }
 
+    /// That an answer is to be given later, in pieces under this number: within their range, and no piece.
+    pub(crate) fn later(&self, bundle: u64) -> Key {
+        self.piece(bundle, LATER)
+    }
+
+    /// That this session's caller is to be answered later.
+    pub(crate) fn owed(&self, session: SessionId, slot: u64) -> Key {
+        self.of("owed").bytes(session.to_bytes().to_vec()).int(slot).key()
+    }
+
+    pub(crate) fn oweds(&self) -> Range {
+        self.of("owed").range()
+    }
+
     pub(crate) fn once(&self, key: &str) -> Key {
         self.of("once").text(key).key()
     }
@@ -118,14 +138,16 @@ impl ServerKeys {
 
     /// Deletes everything that the server has, but for entries of `due`, and for effects that are not done and the mark
     /// that there are some.
-    pub(crate) fn delete(&self, commit: Commit, effects: bool) -> Commit {
-        let ranges = ["state", "piece", "once", "dead", "timer"].map(|word| self.of(word).range());
+    pub(crate) fn delete(&self, commit: Commit, effects: bool, flaws: Flaws) -> Commit {
+        let words = ["state", "piece", "once", "owed", "dead", "timer"].into_iter();
+        let words = words.filter(|word| *word != "once" || !flaws.answers_outlive_server);
+        let ranges = words.map(|word| self.of(word).range());
         let lists = [&self.queue, &self.urgent].map(|list| Range::Key(list.clone()));
         let mut commit = commit.delete(self.head.clone()).delete(self.full.clone());
         if !effects {
             commit = commit.delete(self.work.clone());
         }
-        ranges.into_iter().chain(lists).fold(commit, Commit::delete_range)
+        ranges.chain(lists).fold(commit, Commit::delete_range)
     }
 }
 
@@ -143,6 +165,16 @@ impl KindKeys {
 
     pub(crate) fn work(&self, shard: u64) -> Tuple {
         self.keys.area("work").name(&self.kind).int(shard)
+    }
+
+    /// The work of all shards.
+    pub(crate) fn works(&self) -> Range {
+        self.keys.area("work").name(&self.kind).range()
+    }
+
+    /// The dead letters of all servers.
+    pub(crate) fn deads(&self) -> Range {
+        self.keys.area("dead").name(&self.kind).range()
     }
 
     pub(crate) fn due(&self, shard: u64) -> Tuple {
@@ -168,9 +200,14 @@ pub(crate) fn send_lane(keys: &Keys, session: SessionId, number: u64) -> Key {
     keys.belongings(session).text("send").int(number).key()
 }
 
-/// What changes when the answer to a first commit of this session was lost.
-pub(crate) fn births(keys: &Keys, session: SessionId) -> Key {
-    keys.belongings(session).text("births").key()
+/// A lane of first commits.
+pub(crate) fn birth_lane(keys: &Keys, session: SessionId, number: u64) -> Key {
+    keys.belongings(session).text("births").int(number).key()
+}
+
+/// The lane of what the node says of the kinds that it consumes.
+pub(crate) fn consuming_lane(keys: &Keys, session: SessionId, number: u64) -> Key {
+    keys.belongings(session).text("consuming").int(number).key()
 }
 
 pub(crate) fn replies(keys: &Keys, session: SessionId) -> Tuple {

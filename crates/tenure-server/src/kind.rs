@@ -17,12 +17,14 @@ use tokio::sync::Notify;
 use crate::{
     Server,
     births::Births,
+    consuming::Consuming,
     courier::{Courier, Told},
     desk::{Desk, DeskRef},
     flaws::Flaws,
     keys::{ServerKeys, shard_of},
     mailroom::Mailroom,
     servers::Servers,
+    watchdog::Watchdog,
 };
 
 /// Between two rounds of the janitor.
@@ -43,6 +45,8 @@ pub(crate) struct Kind<S: Server> {
     pub(crate) courier: Courier,
     pub(crate) told: Told,
     pub(crate) births: Arc<Births>,
+    pub(crate) watchdog: Arc<Watchdog>,
+    pub(crate) consuming: Arc<Consuming>,
     pub(crate) flaws: Flaws,
     desks: Mutex<BTreeMap<Name, DeskRef<S>>>,
     /// Servers that were seen without work, though they are marked as having some.
@@ -65,6 +69,8 @@ impl<S: Server> Kind<S> {
             courier: servers.courier.clone(),
             told: Arc::clone(&servers.told),
             births: Arc::clone(&servers.births),
+            watchdog: Arc::clone(&servers.watchdog),
+            consuming: Arc::clone(&servers.consuming),
             flaws: servers.flaws,
             desks: Mutex::default(),
             idle: Mutex::default(),

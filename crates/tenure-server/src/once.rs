@@ -1,8 +1,9 @@
 //! Answers that are kept under idempotency keys.
 //!
 //! An answer that is too large for one value is in pieces, as messages are. One that is given later, by whoever has the
-//! [`ReplyTo`](crate::ReplyTo), is written in pieces too, under a number that its record tells from the beginning: only
-//! the first answer, and only as long as there is that record.
+//! [`ReplyTo`](crate::ReplyTo), is written in pieces too, under a number that its record tells from the beginning. Until
+//! then another key under that number says that it is to come, and goes with the record: so only the first answer is
+//! kept, and none of which there is no record any more.
 
 use std::collections::BTreeMap;
 
@@ -93,7 +94,10 @@ pub(crate) fn record(
             (pieces.into_iter().zip(0_u64..).fold(commit, set), record)
         }
         Given::Now(body) => (commit, into.byte(0).bytes(body).finish()),
-        Given::Later(number) => (commit, into.byte(2).number(*number).finish()),
+        Given::Later(number) => {
+            let commit = commit.set(keys.later(*number), Bytes::new());
+            (commit, into.byte(2).number(*number).finish())
+        }
     }
 }
 
@@ -111,20 +115,28 @@ pub(crate) fn read(key: &Key, value: &[u8]) -> Result<(u64, Answer), StoreError>
     })
 }
 
-/// The idempotency key of a call that is answered later.
+/// A call that is answered later.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Place {
     pub(crate) kind: String,
     pub(crate) id: String,
-    pub(crate) key: String,
+    /// Its idempotency key.
+    pub(crate) key: Option<String>,
     /// The number of the answer: that of the message.
     pub(crate) number: u64,
+}
+
+impl Place {
+    /// The keys of its server.
+    pub(crate) fn keys(&self, keys: &Keys) -> Result<ServerKeys, StoreError> {
+        Ok(ServerKeys::new(keys, &self.kind.parse()?, &self.id.parse()?))
+    }
 }
 
 /// What keeps an answer that is given later, with what must hold for it.
 #[derive(Clone, Debug)]
 pub(crate) struct Late {
-    pub(crate) checks: [Check; 2],
+    pub(crate) check: Check,
     pub(crate) writes: Vec<Write>,
 }
 
@@ -135,16 +147,16 @@ impl Late {
         body: &Bytes,
         piece_bytes: usize,
     ) -> Result<Self, StoreError> {
-        let keys = ServerKeys::new(keys, &place.kind.parse()?, &place.id.parse()?);
+        let keys = place.keys(keys)?;
+        let to_come = keys.later(place.number);
         let pieces = reply::pieces(body, piece_bytes).into_iter().zip(0_u64..);
-        Ok(Self {
-            checks: [Check::Present(keys.once(&place.key)), Check::Absent(keys.piece(place.number, 0))],
-            writes: pieces.map(|(piece, at)| Write::Set(keys.piece(place.number, at), piece)).collect(),
-        })
+        let pieces = pieces.map(|(piece, at)| Write::Set(keys.piece(place.number, at), piece));
+        let writes = std::iter::once(Write::Delete(to_come.clone())).chain(pieces).collect();
+        Ok(Self { check: Check::Present(to_come), writes })
     }
 
-    /// Whether one of the checks is of this key.
+    /// Whether its check is of this key.
     pub(crate) fn has(&self, key: &Key) -> bool {
-        self.checks.iter().any(|check| check.key() == key)
+        self.check.key() == key
     }
 }

@@ -4,16 +4,18 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tenure_cluster::SessionId;
-use tenure_store::{Check, Commit, CommitError, Pauses, Read, Store as _, StoreExt as _};
+use tenure_store::{
+    Check, Commit, CommitError, LaneError, Pauses, Read, Snapshot, Store as _, StoreError, StoreExt as _,
+};
 
 use crate::{
     DeadLetter, Server, ServerError, ServerRef,
     dead::DeadLetters,
     desk::Memory,
     error::of_commit,
-    farewell::{Farewell, tell},
+    farewell::{Farewell, TRIES_MAX, tell},
     head::Head,
-    keys::SWEEP,
+    keys::{SWEEP, ServerKeys},
     parcel::{Bundle, millis},
 };
 
@@ -44,36 +46,9 @@ impl<S: Server> ServerRef<S> {
     /// Errors of the store.
     pub async fn status(&self) -> Result<Option<Status>, ServerError> {
         let ground = &self.servers.ground;
-        let limit = ground.store().limits().page_items;
-        let list = Read::List { list: self.keys.queue.clone(), after: None, limit };
-        let found = ground.store().read(vec![Read::Key(self.keys.head.clone()), list]).await?;
-        let head = found.key(0).map(|found| Head::decode(&self.keys.head, &found.value)).transpose()?;
-        let entries = &found.list(1).items;
-        if head.is_none() && entries.is_empty() {
-            return Ok(None);
-        }
-        let head = head.unwrap_or_else(|| Head::new(S::SCHEMA));
-        let (mut waiting, mut sent) = (0, None);
-        for entry in entries {
-            match Bundle::decode(&self.keys.queue, &entry.value)? {
-                Bundle::Here(parcels) => {
-                    waiting += parcels.len() as u64;
-                    let skip = if sent.is_none() { usize::try_from(head.cursor).unwrap_or(0) } else { 0 };
-                    sent = sent.or(parcels.get(skip).map(|parcel| parcel.sent_ms));
-                }
-                Bundle::InPieces { .. } => waiting += 1,
-            }
-        }
-        let now = ground.env().unix_time();
-        Ok(Some(Status {
-            applied: head.applied,
-            waiting: waiting - head.cursor.min(waiting),
-            oldest: sent.map(|sent| now.saturating_sub(Duration::from_millis(sent))),
-            is_locked: head.claim.is_some(),
-            stopped: head.stopped,
-            died: head.died,
-            schema: head.schema,
-        }))
+        let reads = reads(&self.keys, ground.store().limits().page_items);
+        let found = ground.store().read(reads.into()).await?;
+        Ok(status(&self.keys, &found, 0, S::SCHEMA, ground.env().unix_time())?)
     }
 
     /// The dead letters behind `after`, in the order in which they died.
@@ -137,40 +112,52 @@ impl<S: Server> ServerRef<S> {
         self.change(|head| head.stopped.take().is_some()).await
     }
 
-    /// Deletes everything that the server has; those whose messages wait are told, but for a call that is appended
-    /// while this is under way, and for those who are to be answered through [`Context::reply_to`](crate::Context::reply_to).
-    /// Effects that are not done are done all the same. A later message makes a new one. Returns whether there was
-    /// anything.
+    /// Deletes everything that the server has; those who wait for an answer are told, also those who are to get it through
+    /// [`Context::reply_to`](crate::Context::reply_to). Effects that are not done are done all the same. A later message
+    /// makes a new one. Returns whether there was anything.
     ///
     /// # Errors
-    /// Errors of the store. It may be asked for again.
+    /// Errors of the store. It may be asked for again. After [`ServerError::OutcomeUnknown`], the server that is there may
+    /// be a new one.
     pub async fn delete(&self) -> Result<bool, ServerError> {
         let ground = &self.servers.ground;
         let mut pauses = ground.retry().start(ground.env());
-        let mut deleted = false;
-        loop {
-            let Some((commit, farewell)) = self.deletion().await? else { return Ok(deleted) };
-            match self.make(commit, &mut pauses).await {
+        // One that may have landed: what it could not take along, the error, and the mark of the head that it was made on.
+        let mut open: Option<(Farewell, ServerError, Option<u64>)> = None;
+        for tries in 1_u32.. {
+            let Some(Deletion { commit, farewell, mut marks }) = self.deletion(tries <= TRIES_MAX).await?
+            else {
+                let Some((farewell, ..)) = open else { return Ok(false) };
+                farewell.finish(ground).await;
+                return Ok(true);
+            };
+            if let Some((_, error, mark)) = &open
+                && mark.is_none_or(|mark| !marks.contains(&mark))
+            {
+                // It may be another server of this name, which nobody wanted to be deleted.
+                return Err(error.clone());
+            }
+            match self.make(commit).await {
                 Ok(()) => {
                     farewell.finish(ground).await;
                     return Ok(true);
                 }
                 Err(error) => {
-                    deleted |= matches!(error, CommitError::OutcomeUnknown(_));
-                    pause(&mut pauses, of_commit(&error)).await?;
+                    let told = of_commit(&error);
+                    if matches!(error, CommitError::OutcomeUnknown(_)) {
+                        open = Some((farewell, told.clone(), marks.pop()));
+                    }
+                    pause(&mut pauses, told).await?;
                 }
             }
         }
+        Ok(false)
     }
 
     /// The commit that deletes everything, and what is to follow it.
-    async fn deletion(&self) -> Result<Option<(Commit, Farewell)>, ServerError> {
+    async fn deletion(&self, gives_way: bool) -> Result<Option<Deletion>, ServerError> {
         let (ground, store) = (&self.servers.ground, self.servers.ground.store());
         let found = store.get(&self.keys.head).await?;
-        let mut farewell = Farewell::read(&**store, &self.keys).await?;
-        if found.is_none() && !farewell.messages {
-            return Ok(None);
-        }
         let (check, head) = match found {
             Some(found) => {
                 let head = Head::decode(&self.keys.head, &found.value)?;
@@ -178,10 +165,16 @@ impl<S: Server> ServerRef<S> {
             }
             None => (Check::Absent(self.keys.head.clone()), None),
         };
-        let (answers, dues) = farewell.some(&store.limits());
-        let mut commit = self.keys.delete(Commit::new().check(check), farewell.effects);
+        let mut farewell = Farewell::read(&**store, &self.keys, head.as_ref()).await?;
+        if head.is_none() && !farewell.messages {
+            return Ok(None);
+        }
         let sweeps = head.iter().flat_map(|head| &head.sweeps).map(|at| self.keys.due(*at, SWEEP));
-        commit = dues.into_iter().chain(sweeps).fold(commit, Commit::delete);
+        farewell.add_dues(sweeps);
+        let (answers, dues) = farewell.some(&store.limits());
+        let mut commit = self.keys.delete(Commit::new().check(check), farewell.effects, self.servers.flaws);
+        commit.checks.extend(farewell.unchanged.take().filter(|_| gives_way));
+        commit = dues.into_iter().fold(commit, Commit::delete);
         for (session, answers) in answers {
             // An answer to a session that has ended would stay: only those that are there get one.
             if store.get(&ground.keys().session(session)).await?.is_some() {
@@ -189,27 +182,22 @@ impl<S: Server> ServerRef<S> {
                 commit = tell(commit, ground, session, &answers);
             }
         }
-        Ok(Some((commit, farewell)))
+        Ok(Some(Deletion { commit, farewell, marks: head.map(|head| head.marks).unwrap_or_default() }))
     }
 
     /// Makes a commit that checks the head. If there is none, a copy that comes late must not meet another server of
     /// this name.
-    async fn make(&self, mut commit: Commit, pauses: &mut Pauses) -> Result<(), CommitError> {
-        let births = &self.servers.births;
-        let is_first = commit.checks.contains(&Check::Absent(self.keys.head.clone()));
-        let birth = is_first.then(|| births.next());
-        commit.checks.extend(birth.iter().flat_map(|birth| birth.checks.iter().cloned()));
-        let made = self.servers.ground.store().commit(commit).await;
-        match (&made, &birth) {
-            (Err(CommitError::OutcomeUnknown(_)), Some(birth)) => {
-                births.outdate(birth, pauses).await;
-            }
-            (Err(CommitError::Conflict(_)), Some(birth)) => {
-                births.renew(birth).await;
-            }
-            _ => {}
+    async fn make(&self, commit: Commit) -> Result<(), CommitError> {
+        if !commit.checks.contains(&Check::Absent(self.keys.head.clone())) {
+            return self.servers.ground.store().commit(commit).await.map(|_| ());
         }
-        made.map(|_| ())
+        let Err(unborn) = self.servers.births.make(commit).await else { return Ok(()) };
+        Err(match unborn.error {
+            LaneError::Conflict(conflict) => conflict.into(),
+            LaneError::OutcomeUnknown(reason) => CommitError::OutcomeUnknown(reason),
+            LaneError::Failed(error) => error.into(),
+            other => StoreError::unavailable(other.to_string()).into(),
+        })
     }
 
     /// Changes the head of a server that exists, or has messages at least. Returns whether `change` said that it did.
@@ -218,21 +206,32 @@ impl<S: Server> ServerRef<S> {
         let mut pauses = ground.retry().start(ground.env());
         let mut doubt = false;
         loop {
-            let mut memory = Memory::<S>::load(ground, &self.id, &self.keys).await?;
-            if memory.version.is_none() && store.entries(&self.keys.queue, 1).await?.items.is_empty() {
-                return Ok(false);
-            }
-            if !change(&mut memory.head) {
+            let now = Bytes::copy_from_slice(&millis(ground.env().unix_time()).to_be_bytes());
+            // One that exists keeps its state as it is, under whatever schema.
+            let (mut head, check, first) = match store.get(&self.keys.head).await? {
+                Some(found) => {
+                    let check = Check::Version(self.keys.head.clone(), found.version);
+                    (Head::decode(&self.keys.head, &found.value)?, check, None)
+                }
+                None if store.entries(&self.keys.queue, 1).await?.items.is_empty() => return Ok(false),
+                None => {
+                    let memory = Memory::<S>::load(ground, &self.id, &self.keys).await?;
+                    let check = memory.check(&self.keys);
+                    (memory.head, check, Some(memory.state))
+                }
+            };
+            if !change(&mut head) {
                 return Ok(doubt);
             }
-            memory.head.mark(ground.env().random_u64());
-            let now = Bytes::copy_from_slice(&millis(ground.env().unix_time()).to_be_bytes());
+            head.mark(ground.env().random_u64());
             let mut commit = Commit::new()
-                .check(memory.check(&self.keys))
-                .set(self.keys.head.clone(), memory.head.encode())
+                .check(check)
+                .set(self.keys.head.clone(), head.encode())
                 .set(self.keys.work.clone(), now);
-            commit.writes.extend(memory.state.changes()?);
-            match self.make(commit, &mut pauses).await {
+            if let Some(mut state) = first {
+                commit.writes.extend(state.changes()?);
+            }
+            match self.make(commit).await {
                 Ok(()) => return Ok(true),
                 Err(error) => {
                     doubt |= matches!(error, CommitError::OutcomeUnknown(_));
@@ -250,6 +249,56 @@ impl<S: Server> ServerRef<S> {
     fn dead(&self) -> DeadLetters<'_> {
         DeadLetters { store: &**self.servers.ground.store(), keys: &self.keys }
     }
+}
+
+/// The deletion of a server.
+struct Deletion {
+    commit: Commit,
+    /// What is to follow.
+    farewell: Farewell,
+    /// The marks of the head that it is made on, if there is one.
+    marks: Vec<u64>,
+}
+
+/// What must be read to know the [`Status`] of a server.
+pub(crate) fn reads(keys: &ServerKeys, limit: usize) -> [Read; 2] {
+    [Read::Key(keys.head.clone()), Read::List { list: keys.queue.clone(), after: None, limit }]
+}
+
+/// The status of a server, whose [`reads`] begin at `index`; `schema` is that of a server without a head.
+pub(crate) fn status(
+    keys: &ServerKeys,
+    found: &Snapshot,
+    index: usize,
+    schema: u32,
+    now: Duration,
+) -> Result<Option<Status>, StoreError> {
+    let head = found.key(index).map(|found| Head::decode(&keys.head, &found.value)).transpose()?;
+    let entries = &found.list(index + 1).items;
+    if head.is_none() && entries.is_empty() {
+        return Ok(None);
+    }
+    let head = head.unwrap_or_else(|| Head::new(schema));
+    let (mut waiting, mut sent) = (0, None);
+    for entry in entries {
+        match Bundle::decode(&keys.queue, &entry.value)? {
+            Bundle::Here(parcels) => {
+                waiting += parcels.len() as u64;
+                let skip = if sent.is_none() { usize::try_from(head.cursor).unwrap_or(0) } else { 0 };
+                sent = sent.or(parcels.get(skip).map(|parcel| parcel.sent_ms));
+            }
+            Bundle::InPieces { .. } => waiting += 1,
+        }
+    }
+    Ok(Some(Status {
+        applied: head.applied,
+        waiting: waiting - head.cursor.min(waiting),
+        oldest: sent.map(|sent| now.saturating_sub(Duration::from_millis(sent))),
+        is_locked: head.claim.is_some(),
+        stopped: head.stopped,
+        died: head.died,
+        schema: head.schema,
+    }))
 }
 
 /// A session that there never was.

@@ -72,6 +72,8 @@ pub(crate) struct Parcel {
     pub(crate) key: Option<String>,
     /// When it was sent, in milliseconds since 1970: for people.
     pub(crate) sent_ms: u64,
+    /// Until when its caller waits, by the wall clock of the caller, in milliseconds since 1970: for tidying up.
+    pub(crate) until_ms: u64,
     /// How it failed before.
     pub(crate) attempts: Vec<Attempt>,
     /// Whether its callback has run and was committed, so that only its locked work is left to do.
@@ -87,6 +89,7 @@ impl Parcel {
             .optional(self.to, |into, to| into.array(to.session).number(to.slot))
             .optional(self.key.as_deref(), Encoder::text)
             .number(self.sent_ms)
+            .number(self.until_ms)
             .many(self.attempts.iter(), |into, attempt| {
                 into.number(millis(attempt.at)).text(&attempt.node).text(&attempt.error)
             })
@@ -109,6 +112,7 @@ impl Parcel {
             })?,
             key: from.optional(|from| from.text().map(str::to_owned))?,
             sent_ms: from.number()?,
+            until_ms: from.number()?,
             attempts: from.many(|from| {
                 let at = Duration::from_millis(from.number()?);
                 Ok(Attempt { at, node: from.text()?.to_owned(), error: from.text()?.to_owned() })

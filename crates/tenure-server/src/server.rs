@@ -19,7 +19,7 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Message for T {}
 ///
 /// Callbacks are **pure and synchronous**: they change the state, and ask for the rest through their [`Context`]. They may run more than once for one
 /// message (a commit met another, a message behind it failed); only one run counts. So they must not act on the world: that is what effects and locked
-/// work are for.
+/// work are for. Nor should they take long: one that runs longer than [`Policy::slow`] is reported, while it does.
 ///
 /// | API call | callback | guarantee |
 /// | --- | --- | --- |
@@ -101,6 +101,9 @@ pub trait Server: Send + Sync + Sized + 'static {
     }
 
     /// Does something to the world that was recorded with the state. It is tried until it succeeds, so at least once: `id` tells repetitions.
+    ///
+    /// Up to 16 effects of a server are done at once, and a try that takes longer than [`Policy::effect_timeout`] is dropped where it
+    /// waits, and has failed. It must not block its thread.
     ///
     /// # Errors
     /// It is tried again later, for ever.
@@ -220,8 +223,10 @@ pub struct Policy {
     pub dead_kept: Duration,
     /// The most messages that one commit takes.
     pub batch_max: usize,
-    /// A callback that ran longer is reported, when it returns.
+    /// A callback that runs longer is reported, while it runs.
     pub slow: Duration,
+    /// How long one try of an effect may take: then it is dropped where it waits, and tried again later.
+    pub effect_timeout: Duration,
     /// How many servers a node keeps in memory.
     pub cached_max: usize,
 }
@@ -237,6 +242,7 @@ impl Policy {
         dead_kept: Duration::from_secs(7 * 24 * 3600),
         batch_max: 1024,
         slow: Duration::from_millis(100),
+        effect_timeout: Duration::from_secs(60),
         cached_max: 10_000,
     };
 

@@ -18,6 +18,7 @@ use crate::{
     Message, ReplyTo, Server, ServerError, ServerRef,
     births::Births,
     consumer::Consumer,
+    consuming::Consuming,
     context::Timer,
     courier::{Courier, Told},
     error::of_commit,
@@ -29,6 +30,7 @@ use crate::{
     once::Late,
     parcel::pack,
     reply::Outcome,
+    watchdog::Watchdog,
 };
 
 /// Durable servers, for whoever takes part in a cluster.
@@ -87,6 +89,8 @@ pub(crate) struct Servers {
     pub(crate) room: Arc<Mailroom>,
     pub(crate) courier: Courier,
     pub(crate) births: Arc<Births>,
+    pub(crate) watchdog: Arc<Watchdog>,
+    pub(crate) consuming: Arc<Consuming>,
     pub(crate) told: Told,
     served: Arc<Mutex<BTreeMap<Name, Served>>>,
     tasks: Vec<JoinHandle<()>>,
@@ -142,7 +146,9 @@ impl Servers {
         tasks.push(ground.env().spawn(Arc::clone(&room).tidy()));
         tasks.push(ground.env().spawn(stop_with(ground.clone(), Arc::downgrade(&served))));
         let births = Arc::new(Births::new(ground.clone()));
-        Self { ground, room, courier, births, told, served, tasks, flaws }
+        let watchdog = Arc::new(Watchdog::new(ground.env()));
+        let consuming = Arc::new(Consuming::new(&ground));
+        Self { ground, room, courier, births, watchdog, consuming, told, served, tasks, flaws }
     }
 
     /// Whether the node still takes part.
@@ -228,7 +234,7 @@ impl Serving {
         let news = Bytes::copy_from_slice(&servers.ground.env().random_u64().to_be_bytes());
         let gone =
             Commit::new().delete(keys.consumer(servers.ground.session().id())).set(keys.consumers(), news);
-        servers.ground.store().commit(gone).await.map(|_| ()).map_err(|error| of_commit(&error))
+        Ok(servers.consuming.say(gone).await?)
     }
 }
 
@@ -258,13 +264,13 @@ impl Serve for Cluster {
         let servers = Servers::of(self);
         let (keys, store) = (servers.ground.keys(), servers.ground.store());
         let (session, body) = (to.address.session(), pack(reply)?);
-        let mut kept = match &to.once {
-            Some(place) => Some(Late::new(keys, place, &body, store.limits().value_bytes)?),
+        let mut kept = match to.place.key {
+            Some(_) => Some(Late::new(keys, &to.place, &body, store.limits().value_bytes)?),
             None => None,
         };
         let answers = [(to.address.slot, Outcome::Reply(body))];
         let mut heard = Some(tell(
-            Commit::new().check(Check::Present(keys.session(session))),
+            Commit::new().check(Check::Present(keys.session(session))).delete(to.owed(keys)?),
             &servers.ground,
             session,
             &answers,
@@ -272,7 +278,7 @@ impl Serve for Cluster {
         let mut pauses = servers.ground.retry().start(servers.ground.env());
         while heard.is_some() || kept.is_some() {
             let mut commit = heard.clone().unwrap_or_default();
-            commit.checks.extend(kept.iter().flat_map(|kept| kept.checks.iter().cloned()));
+            commit.checks.extend(kept.iter().map(|kept| kept.check.clone()));
             commit.writes.extend(kept.iter().flat_map(|kept| kept.writes.iter().cloned()));
             // It is the same however often it is made.
             match store.commit(commit).await {

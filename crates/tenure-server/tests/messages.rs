@@ -4,10 +4,11 @@
 
 mod fleet;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use fleet::{Fleet, Journal, Say, until, word, words};
+use fleet::{Fleet, Journal, Say, World, status, until, word, words};
 use tenure_server::{CallOptions, Serve, ServerError, ServerRef};
+use tenure_store::Faults;
 
 async fn said(journal: &ServerRef<Journal>) -> Vec<String> {
     journal.read(|pages| pages.said.clone()).await.unwrap()
@@ -95,4 +96,24 @@ async fn locked_work_waits_and_priority_does_not() {
     assert_eq!(locking.await.unwrap().unwrap(), words(&["lock x", "now", "done x"]));
     until(&fleet.env, || async { said(&journal).await == words(&["lock x", "now", "done x", "later"]) })
         .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn locked_work_of_a_node_that_stops_serving_has_not_failed() {
+    let fleet = Fleet::new();
+    let (a, b, client) = (fleet.join("a").await, fleet.join("b").await, fleet.join("client").await);
+    let j = client.journal("j");
+    a.link.set_faults(Faults { delay: Duration::from_millis(5), ..Faults::NONE });
+    for number in 0..25 {
+        let world = Arc::new(World::default());
+        let serving = a.cluster.serve_with(Journal(world)).unwrap();
+        j.cast_all((0..3).map(|part| Say::Lock(format!("{number} {part}")))).await.unwrap();
+        fleet.env.sleep(Duration::from_millis(2 * number)).await;
+        serving.stop().await.unwrap();
+        fleet.env.sleep(Duration::from_secs(1)).await;
+    }
+    b.serve(World::default());
+    until(&fleet.env, || async { said(&j).await.len() >= 150 }).await;
+    assert_eq!(status(&j).await.died, 0);
+    assert_eq!(said(&j).await.len(), 150, "each is done once");
 }

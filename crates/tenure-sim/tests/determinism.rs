@@ -4,12 +4,12 @@
 
 use tenure_sim::{
     Trace,
-    scenario::{Following, bank, elections, followers, lanes, registry, servers},
+    scenario::{Following, bank, elections, followers, lanes, promises, registry, servers},
     simulate,
 };
 use tenure_store::Lane;
 
-fn traces(seed: u64) -> [String; 6] {
+fn traces(seed: u64) -> [String; 7] {
     let text = |trace: Trace| trace.text();
     [
         text(simulate(seed, |world| async { lanes::<Lane>(world).await.unwrap() }).1),
@@ -23,6 +23,10 @@ fn traces(seed: u64) -> [String; 6] {
         ),
         text(
             simulate(seed, |world| async { servers(world, tenure_server::Flaws::default()).await.unwrap() })
+                .1,
+        ),
+        text(
+            simulate(seed, |world| async { promises(world, tenure_server::Flaws::default()).await.unwrap() })
                 .1,
         ),
         text(
@@ -47,8 +51,8 @@ fn a_seed_decides_the_trace() {
 
 #[test]
 fn another_seed_gives_another_trace() {
-    let all: Vec<[String; 6]> = (0..20).map(traces).collect();
-    for scenario in 0..6 {
+    let all: Vec<[String; 7]> = (0..20).map(traces).collect();
+    for scenario in 0..7 {
         let different: std::collections::HashSet<&String> =
             all.iter().map(|traces| &traces[scenario]).collect();
         assert_eq!(different.len(), all.len());

@@ -3,7 +3,7 @@
 use tenure_cluster::Flaws;
 use tenure_sim::{
     Node,
-    scenario::{Following, Runner, elections, followers, lanes, registry, servers, suspension},
+    scenario::{Following, Runner, elections, followers, lanes, promises, registry, servers, suspension},
     simulate, simulate_quietly,
 };
 use tenure_store::{Check, Commit, CommitError, Key, LaneError, Store, StoreExt as _, Version};
@@ -181,6 +181,36 @@ fn calls_that_pass_by_the_queue_are_found() {
     assert!(flaw.contains("is before it"), "{flaw}");
 }
 
+/// The first thing that one of a thousand seeds finds, and that says one of these.
+fn found_in_promises(flaw: impl Fn(&mut tenure_server::Flaws), words: &[&str]) {
+    let mut flaws = tenure_server::Flaws::default();
+    flaw(&mut flaws);
+    let all = (0..1000).filter_map(|seed| simulate_quietly(seed, |world| promises(world, flaws)).err());
+    let found: Vec<String> = all.take(30).collect();
+    let says = |flaw: &String| words.iter().any(|words| flaw.contains(words));
+    assert!(found.iter().any(says), "{words:?} is not found, only {found:?}");
+}
+
+#[test]
+fn effects_recorded_outside_the_commit_are_found() {
+    found_in_promises(|flaws| flaws.effects_apart = true, &["was recorded and never done"]);
+}
+
+#[test]
+fn messages_sent_outside_the_commit_are_found() {
+    found_in_promises(|flaws| flaws.sent_apart = true, &["which took"]);
+}
+
+#[test]
+fn a_timer_that_is_not_removed_with_its_message_is_found() {
+    found_in_promises(|flaws| flaws.timer_removed_after = true, &["is there twice", "came 2 times"]);
+}
+
+#[test]
+fn a_deletion_that_keeps_idempotency_answers_is_found() {
+    found_in_promises(|flaws| flaws.answers_outlive_server = true, &["which was over"]);
+}
+
 /// Each of these is found many times in so many seeds.
 const REGISTRY_SEEDS: u64 = 300;
 
@@ -202,6 +232,18 @@ fn a_snapshot_out_of_order_is_found() {
 fn a_leader_whose_guard_has_no_epoch_is_found() {
     let flaw = found_in_registry(|flaws| flaws.guard_without_epoch = true);
     assert!(flaw.contains("is committed while"), "{flaw}");
+}
+
+#[test]
+fn a_copy_that_counts_though_its_owner_waits_no_longer_is_found() {
+    let flaw = found_in_registry(|flaws| flaws.without_floors = true);
+    assert!(flaw.contains("by a copy of request"), "{flaw}");
+}
+
+#[test]
+fn a_refusal_by_what_was_so_before_is_found() {
+    let flaw = found_in_registry(|flaws| flaws.refuse_by_hearsay = true);
+    assert!(flaw.contains("which had it at no time since"), "{flaw}");
 }
 
 #[test]

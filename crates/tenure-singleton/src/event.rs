@@ -6,22 +6,22 @@ use tenure_store::Name;
 
 /// Where a singleton stands on this node.
 ///
-/// | from | event | done, in this order | to |
-/// | --- | --- | --- | --- |
-/// | - | start | wait for the claim delay | init |
-/// | init | the delay is over | start the follower child; ask the oracle | following |
-/// | following | granted | stop the follower child; start the child | leading |
-/// | following | denied, unknown | keep the follower child; ask again | following |
-/// | leading | refreshed | - | leading |
-/// | leading | the child ended | start it again after a pause, as the restart policy says | leading |
-/// | leading | it ended too often | give leadership up; stand again after the cooldown | stopping, following |
-/// | leading | only the grace is left | cancel the child; abort it before the deadline | stopping |
-/// | leading | lost, or denied | cancel and abort the child at once | stopping |
-/// | leading | shutdown, hand-over | cancel the child, refreshing on; abort it after the grace; give leadership up | stopping |
-/// | stopping | the child has ended, leadership still holds and is not to be given up | start the child again | leading |
-/// | stopping | the child has ended | start the follower child; ask the oracle | following |
-/// | stopping | the child does not end | tell so; neither give leadership up nor stand again | stopping |
-/// | any | shutdown is done, or the policy says that the work is done | - | ended |
+/// | from | what happens | done, in this order | to | told by |
+/// | --- | --- | --- | --- | --- |
+/// | - | start | wait for the claim delay | init | [`Event::Started`] |
+/// | init | the delay is over | start the follower child; ask the oracle | following | [`Event::Following`] |
+/// | following | granted | stop the follower child; start the child | leading | [`Event::Elected`], [`Event::ChildStarted`] |
+/// | following | denied, unknown | keep the follower child; ask again | following | [`Event::Denied`], [`Event::Unknown`] |
+/// | leading | refreshed | - | leading | the metric `tenure_singleton_refreshes_total`: there are too many for events |
+/// | leading | the child ended | start it again after a pause, as the restart policy says | leading | [`Event::ChildEnded`], [`Event::ChildRestarting`] |
+/// | leading | it ended too often | give leadership up; stand again after the cooldown | following | [`Event::GaveUp`], [`Event::Released`], [`Event::Following`] |
+/// | leading | only the grace is left | cancel the child; abort it before the deadline | stopping | [`Event::Stopping`], fading |
+/// | leading | lost, or denied | cancel and abort the child at once | stopping | [`Event::Lost`], [`Event::Stopping`] |
+/// | leading | shutdown, hand-over, asked by an operator | cancel the child, refreshing on; abort it after the grace; give leadership up | stopping | [`Event::Stopping`], [`Event::Released`] |
+/// | stopping | the child has ended, leadership still holds and is not to be given up | start the child again | leading | [`Event::ChildEnded`], [`Event::ChildStarted`] |
+/// | stopping | the child has ended | start the follower child; ask the oracle | following | [`Event::ChildEnded`], [`Event::Following`] |
+/// | stopping | the child does not end | tell so; neither give leadership up nor stand again | stopping | [`Event::ChildOverran`] |
+/// | any | shutdown is done, or the policy says that the work is done | - | ended | [`Event::Ended`] |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Phase {
     /// Started, and not standing yet.
@@ -67,7 +67,7 @@ pub enum StopReason {
     Fading,
     /// The singleton is shut down.
     Shutdown,
-    /// Leadership is handed to a named node.
+    /// Leadership is handed on: to a named node, or because an operator asked for it.
     HandOver,
     /// The follower child makes room for the other.
     Elected,
@@ -79,6 +79,8 @@ pub enum StopReason {
 pub enum Event {
     /// It was started.
     Started,
+    /// It follows from now on: the claim delay is over, or leadership is.
+    Following,
     /// The oracle refused; this one leads, if that is known.
     Denied {
         /// Who leads.

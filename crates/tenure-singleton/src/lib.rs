@@ -47,6 +47,7 @@
 //! | --- | --- | --- |
 //! | `tenure_singleton_leading` | gauge | 1 while this node leads |
 //! | `tenure_singleton_elected_total` | counter | times that it began to |
+//! | `tenure_singleton_refreshes_total` | counter | times that the oracle said that leadership goes on |
 //! | `tenure_singleton_lost_total` | counter | leaderships that were lost, not given up |
 //! | `tenure_singleton_restarts_total` | counter | children that were started again |
 //! | `tenure_singleton_overruns_total` | counter | children that did not end in time |
@@ -65,7 +66,7 @@ mod teller;
 pub use child::{Outcome, Standby};
 pub use event::{ChildEnd, ChildKind, Event, Phase, Status, StopReason};
 pub use mandate::{Mandate, Terms};
-pub use oracle::{Answer, ElectionOracle, Grant, Oracle, Signaller, SignalsOracle, Validity};
+pub use oracle::{Answer, Asked, ElectionOracle, Grant, Oracle, Signaller, SignalsOracle, Validity};
 pub use placement::{Placed, Placement};
 pub use policy::{Policy, Restart};
 pub use seat::{Seat, Told};

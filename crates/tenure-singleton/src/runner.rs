@@ -37,7 +37,8 @@ pub(crate) struct Runner {
 #[derive(Debug)]
 enum After {
     Follow,
-    HandOver(Name, oneshot::Sender<()>),
+    /// To the node that was named, if one was; and whom to tell of it.
+    HandOver(Option<Name>, oneshot::Sender<()>),
     CoolDown,
     End,
 }
@@ -56,7 +57,7 @@ impl Runner {
         let mut standing = delay.is_zero() || self.rest(delay).await;
         let mut standby = Standing::default();
         while standing {
-            self.tell.phase(Phase::Following, None);
+            self.tell.follow();
             let Next::Lead(terms) = self.follow(&mut standby, None).await else { break };
             let term = terms.term;
             self.tell.tell(Event::Elected { term });
@@ -66,14 +67,14 @@ impl Runner {
             standing = match after {
                 After::Follow => true,
                 After::HandOver(to, done) => {
-                    self.release(Some(to.as_str())).await;
+                    self.release(to.as_ref().map(Name::as_str)).await;
                     // Whoever asked may be gone.
                     let _ = done.send(());
                     true
                 }
                 After::CoolDown => {
                     self.release(None).await;
-                    self.tell.phase(Phase::Following, None);
+                    self.tell.follow();
                     let cooldown = self.policy.cooldown;
                     matches!(self.follow(&mut standby, Some(cooldown)).await, Next::Stand)
                 }
@@ -179,6 +180,7 @@ impl Runner {
     async fn lead(&mut self, terms: Terms) -> After {
         let Self { seat, policy, child, env, tell, orders, .. } = self;
         let mut told = tell.clone();
+        let mut asked = seat.asked();
         let mut keep = std::pin::pin!(seat.keep(&mut told));
         let mut reign = Reign::new(terms, policy.clone(), env.clone(), tell.clone());
         loop {
@@ -200,6 +202,7 @@ impl Runner {
                 end = ended(&mut reign.standing.running) => reign.child_ended(&end),
                 () = &mut keep, if !reign.lost => reign.lose(),
                 order = orders.recv(), if !reign.leaving() => reign.obey(order),
+                to = &mut asked, if !reign.leaving() => reign.hand_over(to, oneshot::channel().0),
                 () = until(env, wake) => {}
             }
         }
@@ -321,16 +324,18 @@ impl Reign {
     }
 
     fn obey(&mut self, order: Option<Order>) {
-        let reason = match order {
-            Some(Order::HandOver { to, done }) => {
-                self.after = Some(After::HandOver(to, done));
-                StopReason::HandOver
-            }
-            Some(Order::Shutdown) | None => {
-                self.after = Some(After::End);
-                StopReason::Shutdown
-            }
-        };
+        match order {
+            Some(Order::HandOver { to, done }) => self.hand_over(Some(to), done),
+            Some(Order::Shutdown) | None => self.leave(After::End, StopReason::Shutdown),
+        }
+    }
+
+    fn hand_over(&mut self, to: Option<Name>, done: oneshot::Sender<()>) {
+        self.leave(After::HandOver(to, done), StopReason::HandOver);
+    }
+
+    fn leave(&mut self, after: After, reason: StopReason) {
+        self.after = Some(after);
         if self.stopping.is_none() {
             self.stop(reason);
         }

@@ -7,7 +7,7 @@ use std::{fmt, time::Duration};
 use tenure_store::{Env, Moment, Name, latest};
 
 use crate::{
-    Answer, Grant, Oracle, Validity,
+    Answer, Asked, Grant, Oracle, Validity,
     mandate::{Tenure, Terms},
 };
 
@@ -43,6 +43,9 @@ pub trait Told: Send {
     fn unknown(&mut self, reason: String) {
         drop(reason);
     }
+
+    /// The oracle was asked whether it goes on, and said yes.
+    fn refreshed(&mut self) {}
 
     /// It is valid until then; without a limit, if there is no such moment.
     fn extended(&mut self, until: Option<Moment>) {
@@ -107,6 +110,12 @@ impl Seat {
         }
     }
 
+    /// A wait for an operator, who asks us to give up what was won.
+    #[must_use]
+    pub fn asked(&self) -> Asked {
+        self.oracle.asked()
+    }
+
     /// Waits for that long, or for a signal.
     async fn rest(&mut self, time: Option<Duration>) {
         tokio::select! {
@@ -151,6 +160,7 @@ impl Seat {
                 }
                 Answer::Granted(grant) => {
                     pause = UNKNOWN_FIRST;
+                    told.refreshed();
                     self.extend(asked, &grant, told);
                 }
                 Answer::Denied { holder, .. } => {

@@ -41,6 +41,15 @@ impl Teller {
         metrics::gauge!("tenure_singleton_leading", "singleton" => self.name.to_string()).set(leads);
     }
 
+    /// From now on it follows. Nothing is told if it does already, as after a cooldown.
+    pub(crate) fn follow(&self) {
+        let new = self.status.borrow().phase != Phase::Following;
+        self.phase(Phase::Following, None);
+        if new {
+            self.tell(Event::Following);
+        }
+    }
+
     pub(crate) fn tell(&self, event: Event) {
         let singleton = &self.name;
         match &event {
@@ -89,6 +98,11 @@ impl Told for Teller {
 
     fn unknown(&mut self, reason: String) {
         self.tell(Event::Unknown { reason });
+    }
+
+    fn refreshed(&mut self) {
+        metrics::counter!("tenure_singleton_refreshes_total", "singleton" => self.name.to_string())
+            .increment(1);
     }
 }
 

@@ -121,6 +121,12 @@ impl Env {
         Self { gate: self.gate.clone(), ..Self::with(self.clock, StdRng::seed_from_u64(self.random_u64())) }
     }
 
+    /// Whether time is simulated: then it passes only while all tasks wait.
+    #[must_use]
+    pub fn is_simulated(&self) -> bool {
+        matches!(self.clock, Clock::Simulated(..))
+    }
+
     /// What time it is.
     #[must_use]
     pub fn now(&self) -> Moment {
@@ -228,6 +234,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn simulated_time_passes_only_in_sleep() {
         let env = Env::simulated(1);
+        assert!(env.is_simulated() && env.fork().is_simulated() && !Env::system().is_simulated());
         let start = env.now();
         assert_eq!(env.now() - start, Duration::ZERO);
         env.sleep(Duration::from_secs(3600)).await;

@@ -56,6 +56,8 @@ pub struct Lane {
     open: bool,
     /// What the owner before us had written last.
     before: Option<(Mark, Version)>,
+    /// What must hold for it to be opened.
+    opening: Vec<Check>,
 }
 
 /// How a commit ended whose outcome had been open.
@@ -164,6 +166,7 @@ impl Lane {
             version: found.map(|found| found.version),
             open: false,
             before,
+            opening: checks.to_vec(),
         };
         lane.commit(Commit { checks: checks.to_vec(), writes: Vec::new() }).await?;
         Ok(lane)
@@ -266,7 +269,9 @@ impl Lane {
         if !self.open {
             return Ok(Settled::Clear);
         }
-        let void = self.marked(Commit::new(), true);
+        // Where a lane may not be opened, nothing says that it was not: that would be a key that nobody deletes.
+        let checks = if self.number == 0 { self.opening.clone() } else { Vec::new() };
+        let void = self.marked(Commit { checks, writes: Vec::new() }, true);
         let mut pauses = self.retry.start(&self.env);
         loop {
             match self.look(&mut pauses).await? {
@@ -282,6 +287,11 @@ impl Lane {
             let unsettled = match self.store.commit(void.clone()).await {
                 Ok(receipt) => {
                     self.advance(receipt.version);
+                    return Ok(Settled::Void);
+                }
+                // The same keeps all copies of the opening from landing. Should one land after all, it does nothing.
+                Err(CommitError::Conflict(Conflict::Check { index: 1.., .. })) => {
+                    self.open = false;
                     return Ok(Settled::Void);
                 }
                 // The copy has just landed, or somebody has taken the lane: the next look tells.

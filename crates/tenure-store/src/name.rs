@@ -33,6 +33,12 @@ impl Name {
     pub fn to_shared(&self) -> Arc<str> {
         Arc::clone(&self.0)
     }
+
+    /// The same, of a name that is not needed any more.
+    #[must_use]
+    pub fn into_shared(self) -> Arc<str> {
+        self.0
+    }
 }
 
 impl FromStr for Name {
@@ -50,7 +56,10 @@ impl FromStr for Name {
                 Self::BYTES_MAX
             )));
         }
-        if let Some((at, character)) = text.char_indices().find(|(_, character)| character.is_control()) {
+        // Most are plain, which is quick to see.
+        let plain = text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+        let mut characters = text.char_indices();
+        if !plain && let Some((at, character)) = characters.find(|(_, character)| character.is_control()) {
             return Err(StoreError::invalid(format!(
                 "name {text:?} has the control character {character:?} at byte {at}: remove it"
             )));

@@ -17,6 +17,13 @@ impl Encoder {
         Self(vec![format])
     }
 
+    /// The same, with room for so many bytes.
+    pub fn with_room(format: u8, bytes: usize) -> Self {
+        let mut record = Vec::with_capacity(bytes + 1);
+        record.push(format);
+        Self(record)
+    }
+
     /// Adds one byte.
     pub fn byte(mut self, byte: u8) -> Self {
         self.0.push(byte);

@@ -295,6 +295,27 @@ async fn a_late_copy_of_an_opening_is_no_stranger() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_lane_that_may_not_be_opened_any_more_leaves_nothing() {
+    for faults in [LOST, LANDED, LATE] {
+        let fixture = Fixture::new(faults);
+        fixture.memory.commit(set("session")).await.unwrap();
+        let (store, env) = (Arc::clone(&fixture.faulty) as Arc<dyn Store>, fixture.env.clone());
+        let opening = tokio::spawn(async move {
+            let checks = vec![Check::Present(key("session"))];
+            Lane::open_if(store, env, key("lane"), Retry::default(), checks).await.map(|_| ())
+        });
+        // Its answers are lost, then what it belongs to goes, with all it has.
+        fixture.env.sleep(Duration::from_millis(5)).await;
+        fixture.memory.commit(Commit::new().delete(key("session")).delete(key("lane"))).await.unwrap();
+        fixture.set_faults(Faults::NONE);
+        let told = opening.await.unwrap();
+        assert!(matches!(told, Err(LaneError::Conflict(_)) | Ok(())), "{told:?}");
+        fixture.env.sleep(Duration::from_secs(120)).await;
+        assert!(!fixture.is_there("lane").await, "a lane that nobody deletes, after {faults:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_key_that_holds_no_lane_is_corrupt_and_left_alone() {
     let fixture = Fixture::new(Faults::NONE);
     fixture.memory.commit(set("lane")).await.unwrap();

@@ -8,6 +8,7 @@ mod attributes;
 mod leftovers;
 mod links;
 mod manifests;
+mod metrics;
 mod names;
 mod places;
 mod shape;
@@ -73,6 +74,8 @@ rules! {
     exceptions_have_reasons: attributes::reasons,
     nothing_is_unsafe: attributes::safe,
     words_are_well_chosen: words::well_chosen,
+    metrics_are_listed: metrics::listed,
+    metrics_that_are_asked_for_exist: metrics::answered,
 }
 
 /// Goes through all rules and all files that git knows or would add.

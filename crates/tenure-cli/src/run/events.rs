@@ -16,9 +16,11 @@ pub(crate) enum Event {
     Leading { term: Option<u64> },
     Started { id: i32 },
     NotStarted { why: String },
+    Asked { to: Option<String> },
     Stopping,
     Exited { code: u8 },
     Lost,
+    Unguarded { reason: String },
     Released,
 }
 
@@ -32,9 +34,11 @@ impl Event {
             Self::Leading { term } => ("leading", vec![("term", json!(term))]),
             Self::Started { id } => ("started", vec![("process", json!(id))]),
             Self::NotStarted { why } => ("not-started", vec![("reason", json!(why))]),
+            Self::Asked { to } => ("asked", vec![("to", json!(to))]),
             Self::Stopping => ("stopping", vec![]),
             Self::Exited { code } => ("exited", vec![("code", json!(code))]),
             Self::Lost => ("lost", vec![]),
+            Self::Unguarded { reason } => ("unguarded", vec![("reason", json!(reason))]),
             Self::Released => ("released", vec![]),
         }
     }

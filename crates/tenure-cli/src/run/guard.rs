@@ -77,6 +77,14 @@ impl Guard {
         })
     }
 
+    /// Returns when it can be told something. The runtime must have looked at the pipe once.
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends the wait.
+    pub(crate) async fn ready(&self) -> io::Result<()> {
+        self.orders.writable().await
+    }
+
     /// Tells it something. It never waits: a guardian that does not read is as good as dead.
     ///
     /// # Errors

@@ -6,6 +6,7 @@
 pub(crate) mod guardian;
 pub(crate) mod launch;
 
+mod course;
 mod events;
 mod guard;
 mod kin;
@@ -27,6 +28,7 @@ use tokio::sync::Notify;
 pub(crate) use options::RunOptions;
 
 use self::{
+    course::{Course, sleep_until},
     events::{Event, Events},
     guard::Guard,
     signals::{Arrived, Signals},
@@ -44,11 +46,9 @@ pub(crate) async fn run(options: RunOptions) -> anyhow::Result<Exit> {
         text.parse::<Name>().with_context(|| format!("{option} {text:?}"))?;
     }
     let policy = options.policy()?;
-    let variables = options.variables();
     let mut signals = Signals::new().context("can't listen to signals")?;
     // Before anything else: from here on nothing can happen that it would not notice.
-    let mut guard =
-        Guard::start(&options.command, &variables, policy.grace).context("can't start the guardian")?;
+    let mut guard = start_guard(&options, &policy).await?;
     let env = Env::system();
     let (oracle, cluster) = tokio::select! {
         biased;
@@ -92,10 +92,23 @@ async fn open(
     let cluster = Cluster::join(store, settings)
         .await
         .with_context(|| Exit::Unavailable.context("can't join the cluster"))?;
-    guard.tell(&Order::Store(url.clone()))?;
-    tell_session(guard, &cluster)?;
+    brief(guard, url, &cluster)?;
     let election = cluster.election(&options.name)?;
     Ok((Box::new(ElectionOracle::new(election, options.priority, env.clone())), Some(cluster)))
+}
+
+async fn start_guard(options: &RunOptions, policy: &Policy) -> anyhow::Result<Guard> {
+    let start = async || {
+        let guard = Guard::start(&options.command, &options.variables(), policy.grace)?;
+        guard.ready().await.map(|()| guard)
+    };
+    start().await.with_context(|| Exit::Unguarded.context("can't start the guardian"))
+}
+
+/// Tells a guardian which session to end when this process is dead, and where.
+fn brief(guard: &mut Guard, url: &str, cluster: &Cluster) -> io::Result<()> {
+    guard.tell(&Order::Store(url.to_owned()))?;
+    tell_session(guard, cluster)
 }
 
 fn tell_session(guard: &mut Guard, cluster: &Cluster) -> io::Result<()> {
@@ -116,6 +129,16 @@ struct Runner {
     options: RunOptions,
 }
 
+/// What came of waiting for leadership.
+enum Waited {
+    /// It is ours.
+    Leads(Terms),
+    /// It is to be given up.
+    Over(Exit),
+    /// The guardian is gone.
+    Unguarded(io::Error),
+}
+
 /// How a time as the leader ended. Nothing of the command is left.
 enum Ended {
     /// The command ended by itself.
@@ -124,23 +147,24 @@ enum Ended {
     NotStarted(String),
     /// Leadership was lost, or nearly.
     Lost,
+    /// An operator asked us to give leadership up, to this node if one was named.
+    Asked(Option<Name>),
     /// Somebody asked us to end, by this signal; the command ended with this code.
     Stopped(u8),
-    /// The guardian is gone.
-    Unguarded(io::Error),
+    /// The guardian is gone; whether somebody had asked us to end before.
+    Unguarded { error: io::Error, stopped: bool },
 }
 
 impl Runner {
     async fn run(&mut self) -> anyhow::Result<Exit> {
         let mut failures = 0;
         loop {
-            let terms = match self.wait().await? {
-                Ok(terms) => terms,
-                Err(exit) => return Ok(exit),
+            let (began, ended) = match self.wait().await {
+                Waited::Leads(terms) => (self.env.now(), self.lead(&terms).await),
+                Waited::Over(exit) => return Ok(exit),
+                Waited::Unguarded(error) => (self.env.now(), self.unguarded(error, false).await),
             };
-            self.events.tell(&Event::Leading { term: terms.term() });
-            let began = self.env.now();
-            let ended = self.lead(&terms).await;
+            let mut heir = None;
             let again = match ended {
                 Ended::Exited(code) => {
                     self.events.tell(&Event::Exited { code });
@@ -152,9 +176,6 @@ impl Runner {
                     };
                     if !restart {
                         return Ok(Exit::Command(code));
-                    }
-                    if self.env.now() - began >= self.policy.steady {
-                        failures = 0;
                     }
                     true
                 }
@@ -170,14 +191,26 @@ impl Runner {
                     failures = 0;
                     false
                 }
+                Ended::Asked(to) => {
+                    if self.policy.restart == Restart::Never {
+                        self.release(to).await;
+                        return Ok(Exit::Lost);
+                    }
+                    (heir, failures) = (to, 0);
+                    false
+                }
                 Ended::Stopped(code) => return Ok(Exit::Command(code)),
-                Ended::Unguarded(error) => return Err(unguarded(error)),
+                Ended::Unguarded { error, stopped } => {
+                    self.replace_guard(error, stopped).await?;
+                    true
+                }
             };
             if again {
-                failures += 1;
+                let steady = self.env.now() - began >= self.policy.steady;
+                failures = if steady { 1 } else { failures + 1 };
             }
             // Others get their chance, and a command that fails at once does not become a loop.
-            self.release().await;
+            self.release(heir).await;
             if again && let Some(exit) = self.pause(self.policy.pause(failures)).await {
                 return Ok(exit);
             }
@@ -185,7 +218,7 @@ impl Runner {
     }
 
     /// Waits until we lead, for as long as the options allow.
-    async fn wait(&mut self) -> anyhow::Result<Result<Terms, Exit>> {
+    async fn wait(&mut self) -> Waited {
         let (limit, no_wait) = (self.options.patience(), self.options.no_wait);
         let Self { seat, events, signals, env, guard, .. } = self;
         events.tell(&Event::Waiting);
@@ -197,16 +230,14 @@ impl Runner {
         };
         let refused = Notify::new();
         let mut told = Waiting { events, refused: &refused };
-        let outcome = tokio::select! {
+        tokio::select! {
             biased;
-            terms = seat.win(&mut told) => Ok(terms),
-            () = late => Err(Exit::NotLeading),
-            () = refused.notified(), if no_wait => Err(Exit::NotLeading),
-            signal = signals.stop() => Err(Exit::signalled(signal)),
-            // Others can lead, and have one.
-            error = guard.lost() => return Err(unguarded(error)),
-        };
-        Ok(outcome)
+            terms = seat.win(&mut told) => Waited::Leads(terms),
+            () = late => Waited::Over(Exit::NotLeading),
+            () = refused.notified(), if no_wait => Waited::Over(Exit::NotLeading),
+            signal = signals.stop() => Waited::Over(Exit::signalled(signal)),
+            error = guard.lost() => Waited::Unguarded(error),
+        }
     }
 
     /// Waits before the next try.
@@ -220,16 +251,38 @@ impl Runner {
 
     /// Runs the command once. When this returns, nothing of it is left.
     async fn lead(&mut self, terms: &Terms) -> Ended {
-        match self.supervise(terms).await {
+        self.events.tell(&Event::Leading { term: terms.term() });
+        let mut course = Course::default();
+        match self.supervise(terms, &mut course).await {
             Ok(ended) => ended,
-            Err(error) => {
-                self.guard.kill(&self.env).await;
-                Ended::Unguarded(error)
-            }
+            Err(error) => self.unguarded(error, course.stopped).await,
         }
     }
 
-    async fn supervise(&mut self, terms: &Terms) -> io::Result<Ended> {
+    /// Ends whatever a guardian has left that is gone, or as good as gone.
+    async fn unguarded(&mut self, error: io::Error, stopped: bool) -> Ended {
+        self.guard.kill(&self.env).await;
+        Ended::Unguarded { error, stopped }
+    }
+
+    /// Starts another guardian, for the next start of the command.
+    ///
+    /// # Errors
+    /// When nothing is to be started again; or when it could not be done.
+    async fn replace_guard(&mut self, error: io::Error, stopped: bool) -> anyhow::Result<()> {
+        if stopped || self.policy.restart == Restart::Never {
+            return Err(anyhow::Error::new(error).context(Exit::Unguarded.context("the guardian is gone")));
+        }
+        self.events.tell(&Event::Unguarded { reason: error.to_string() });
+        self.guard = start_guard(&self.options, &self.policy).await?;
+        if let Some(cluster) = &self.cluster {
+            // It is young: should it be dead already, the next start finds out.
+            let _ = brief(&mut self.guard, &self.options.store.store, cluster);
+        }
+        Ok(())
+    }
+
+    async fn supervise(&mut self, terms: &Terms, course: &mut Course) -> io::Result<Ended> {
         let Self { seat, guard, events, env, policy, signals, cluster, .. } = self;
         if let Some(cluster) = cluster {
             // It may be another one than at the last start.
@@ -242,9 +295,10 @@ impl Runner {
         let until = (left != Duration::MAX).then(|| now.after(left));
         guard.tell(&Order::Until(limits(until, grace)))?;
         guard.tell(&Order::Start { term: terms.term() })?;
-        let mut course = Course { until, start_by: Some(now.after(START_PATIENCE)), ..Course::default() };
+        *course = Course::new(now, until);
         let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
         let mut relay = Relay(tell);
+        let mut asked = seat.asked();
         let mut keep = std::pin::pin!(seat.keep(&mut relay));
         loop {
             tokio::select! {
@@ -267,6 +321,13 @@ impl Runner {
                     events.tell(&Event::Stopping);
                     guard.tell(&Order::Stop { signal: nix::libc::SIGTERM, grace: Duration::ZERO })?;
                     course.stop_by = Some(env.now());
+                }
+                to = &mut asked, if course.asked.is_none() && course.stop_by.is_none() => {
+                    events.tell(&Event::Asked { to: to.as_ref().map(Name::to_string) });
+                    course.asked = Some(to);
+                    events.tell(&Event::Stopping);
+                    guard.tell(&Order::Stop { signal: nix::libc::SIGTERM, grace })?;
+                    course.stop_by = Some(env.now().after(grace));
                 }
                 Some(until) = told.recv() => {
                     course.until = until;
@@ -293,8 +354,8 @@ impl Runner {
         }
     }
 
-    async fn release(&mut self) {
-        match self.seat.release(None, RELEASE_PATIENCE).await {
+    async fn release(&mut self, to: Option<Name>) {
+        match self.seat.release(to.as_ref().map(Name::as_str), RELEASE_PATIENCE).await {
             Ok(false) => {}
             Ok(true) => self.events.tell(&Event::Released),
             Err(reason) => self.events.tell(&Event::Unknown { reason }),
@@ -303,7 +364,7 @@ impl Runner {
 
     /// Gives everything up. Nothing of the command is left.
     async fn end(mut self) {
-        self.release().await;
+        self.release(None).await;
         if let Some(cluster) = &self.cluster {
             // If the store does not answer, the ttl has to do.
             let _ = self.env.timeout(RELEASE_PATIENCE, cluster.leave()).await;
@@ -312,68 +373,9 @@ impl Runner {
     }
 }
 
-fn unguarded(error: io::Error) -> anyhow::Error {
-    anyhow::Error::new(error).context(Exit::Unguarded.context("the guardian is gone"))
-}
-
 fn limits(until: Option<Moment>, grace: Duration) -> Limits {
     until.map_or(Limits::NEVER, |until| Limits::before(until, grace))
 }
-
-async fn sleep_until(env: &Env, moment: Option<Moment>) {
-    let Some(moment) = moment else { return std::future::pending().await };
-    loop {
-        let left = moment - env.now();
-        if left.is_zero() {
-            return;
-        }
-        env.sleep(left.min(Duration::from_secs(1))).await;
-    }
-}
-
-/// What became of the command so far.
-#[derive(Default)]
-struct Course {
-    /// When the leadership ends, as far as is known.
-    until: Option<Moment>,
-    /// Whether it has ended.
-    over: bool,
-    /// Whether the command was ended because of that, or because it was near.
-    lost: bool,
-    /// Whether somebody asked us to end.
-    stopped: bool,
-    /// When the command must have been started; nothing, once it was.
-    start_by: Option<Moment>,
-    /// When it must have ended, since it was asked to.
-    stop_by: Option<Moment>,
-    /// Whether the guardian has not reported in time what it must have done.
-    doubted: bool,
-    code: u8,
-}
-
-impl Course {
-    /// When the guardian has failed: it should have killed everything a moment before.
-    fn overdue(&self, grace: Duration) -> Option<Moment> {
-        let late = self.stop_by.map(|at| at.after(WATCHDOG_TIME));
-        let before = (grace / 10).min(WATCHDOG_TIME);
-        let last = self.until.map(|until| Moment::ZERO.after(until.since_start().saturating_sub(before)));
-        [self.start_by, late, last].into_iter().flatten().min()
-    }
-
-    fn ended(&self) -> Ended {
-        match self {
-            Self { stopped: true, code, .. } => Ended::Stopped(*code),
-            Self { lost: true, .. } => Ended::Lost,
-            Self { code, .. } => Ended::Exited(*code),
-        }
-    }
-}
-
-/// How long after the guardian should have acted, or how long before the leadership ends, this process acts itself.
-const WATCHDOG_TIME: Duration = Duration::from_millis(100);
-
-/// How long the start of a process may take: far longer than it does.
-const START_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Passes on how long the leadership lasts.
 struct Relay(tokio::sync::mpsc::UnboundedSender<Option<Moment>>);

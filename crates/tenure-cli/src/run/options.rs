@@ -23,23 +23,23 @@ pub(crate) struct RunOptions {
     pub(crate) store: StoreOptions,
 
     /// What this node is called; no other may be called so [default: host and process]
-    #[arg(long)]
+    #[arg(long, value_name = "NAME")]
     pub(crate) node: Option<String>,
 
     /// How long leadership outlasts a node that is cut off
-    #[arg(long, default_value = "15s", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = duration)]
     pub(crate) ttl: Duration,
 
     /// How long the command has to end when it is asked to, by SIGTERM, before it is killed [default: a quarter of the ttl]
-    #[arg(long, value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) grace: Option<Duration>,
 
     /// When a command that has ended is started again
-    #[arg(long, value_enum, default_value = "never")]
+    #[arg(long, value_name = "WHEN", value_enum, default_value = "never")]
     pub(crate) restart: RestartOption,
 
     /// Stand before nodes of less priority
-    #[arg(long, default_value = "0", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", default_value = "0", allow_negative_numbers = true)]
     pub(crate) priority: i32,
 
     /// Let somebody else decide who leads: the URL of an oracle
@@ -55,7 +55,7 @@ pub(crate) struct RunOptions {
     pub(crate) no_wait: bool,
 
     /// Give up if this node does not lead after so long
-    #[arg(long, value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
 
     /// Tell what happens as JSON, one object a line, on standard error
@@ -88,7 +88,7 @@ Exit codes:
   100    this node did not lead in time (--no-wait, --timeout)
   101    leadership was lost, and the command was ended (--restart never)
   102    the store could not be reached at the start
-  103    the guardian was lost, and the command was ended
+  103    the guardian was lost, and the command was ended (--restart never)
   126    the command could not be run
   127    the command was not found";
 

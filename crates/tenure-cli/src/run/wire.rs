@@ -37,12 +37,12 @@ impl Limits {
     /// What a leadership that ends then allows: the kernel needs a moment to end processes.
     pub(crate) fn before(until: Moment, grace: Duration) -> Self {
         let at = |before: Duration| nanos(until.since_start().saturating_sub(before));
-        Self { term: at(grace), kill: at((grace * 2 / 5).min(KILL_TIME)) }
+        Self { term: at(grace), kill: at((grace / 2).min(KILL_TIME)) }
     }
 }
 
-/// How long before the deadline everything is killed, at most: far more than it takes.
-const KILL_TIME: Duration = Duration::from_millis(250);
+/// How long before the deadline everything is killed, at most: far more than it takes, also where many others want the processor.
+const KILL_TIME: Duration = Duration::from_millis(500);
 
 pub(crate) fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)

@@ -12,41 +12,68 @@
 use std::{sync::Arc, time::Duration};
 
 use axum::{
-    Json, Router,
+    Json,
     body::Bytes,
     extract::{self, FromRequest, FromRequestParts as _, Path, Query, State},
     http::StatusCode,
     response::{IntoResponse, Response},
-    routing::{get, post},
 };
-use serde::Deserialize;
-use serde_json::json;
+use serde::{Deserialize, Serialize};
 use tenure::{
-    cluster::{Lease, LeaseAnswer, Leases, Term},
+    cluster::{Lease, LeaseAnswer, Term},
     store::{Name, StoreError},
 };
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::{router::OpenApiRouter, routes};
 
-use super::problem::Problem;
+use super::{
+    Daemon,
+    api::{Named, object},
+    problem::{Conflicts, Problem, Refused},
+};
+use crate::views::millis;
 
 /// How long a lease lives if its holder does not say.
 const TTL: Duration = Duration::from_secs(15);
 
-/// The routes.
-pub(crate) fn routes(leases: Arc<Leases>) -> Router {
-    Router::new()
-        .route("/locks/{name}/claim", post(claim))
-        .route("/locks/{name}/refresh", post(refresh))
-        .route("/locks/{name}", get(look).delete(release))
-        .with_state(leases)
+/// The routes of those who hold leases.
+pub(super) fn routes() -> OpenApiRouter<Arc<Daemon>> {
+    OpenApiRouter::new().routes(routes!(claim)).routes(routes!(refresh)).routes(routes!(release))
+}
+
+/// The route of those who look.
+pub(super) fn look_routes() -> OpenApiRouter<Arc<Daemon>> {
+    OpenApiRouter::new().routes(routes!(look))
 }
 
 /// What a request says of itself.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, IntoParams, ToSchema)]
 #[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 struct Request {
+    /// Who asks
+    #[schema(min_length = 1, max_length = 255)]
+    #[param(min_length = 1, max_length = 255)]
     holder: Option<String>,
+    /// How long the lease lives without being refreshed
+    #[schema(minimum = 1000, maximum = 86_400_000)]
+    #[param(minimum = 1000, maximum = 86_400_000)]
     ttl_ms: Option<u64>,
+    /// In which term only
+    #[schema(format = "uint64")]
+    #[param(format = "uint64")]
     term: Option<u64>,
+}
+
+/// A lease that is held.
+#[derive(Debug, Serialize, ToSchema)]
+struct Held {
+    name: String,
+    holder: String,
+    /// The fencing token: greater than that of every holder before.
+    term: u64,
+    ttl_ms: u64,
+    refresh_after_ms: u64,
 }
 
 /// A request that was understood.
@@ -59,12 +86,9 @@ struct Wish {
 
 impl Wish {
     fn read(name: &str, query: Request, body: &[u8]) -> Result<Self, Problem> {
-        let said: Request = if body.is_empty() {
-            Request::default()
-        } else {
-            serde_json::from_slice(body).map_err(|error| {
-                Problem::invalid(format!("the body is no request: {error}: send {{\"holder\": \"...\"}}"))
-            })?
+        let said: Request = match body.trim_ascii() {
+            b"" | b"null" => Request::default(),
+            body => object(body)?,
         };
         let holder = said.holder.or(query.holder).ok_or_else(|| {
             Problem::invalid(
@@ -102,24 +126,30 @@ fn parse(name: &str) -> Result<Name, Problem> {
     name.parse().map_err(|error: StoreError| Problem::invalid(error.to_string()))
 }
 
-type Served = State<Arc<Leases>>;
+type Served = State<Arc<Daemon>>;
 
-async fn claim(State(leases): Served, wish: Wish) -> Result<Response, Problem> {
-    match leases.claim(&wish.name, &wish.holder, wish.ttl).await? {
+/// Take a lease, if it is free; one that is held by this holder is refreshed
+#[utoipa::path(post, path = "/locks/{name}/claim", tag = "leases", params(("name" = String, Path), Request), request_body = Option<Request>, responses((status = 200, body = Held), Refused, Conflicts))]
+async fn claim(State(daemon): Served, wish: Wish) -> Result<Response, Problem> {
+    match daemon.leases.claim(&wish.name, &wish.holder, wish.ttl).await? {
         LeaseAnswer::Granted(lease) => Ok(held(&lease)),
         LeaseAnswer::Denied { holder, retry_after } => Err(conflict("held by another", holder, retry_after)),
     }
 }
 
-async fn refresh(State(leases): Served, wish: Wish) -> Result<Response, Problem> {
-    match leases.refresh(&wish.name, &wish.holder, wish.term).await? {
+/// Refresh a lease
+#[utoipa::path(post, path = "/locks/{name}/refresh", tag = "leases", params(("name" = String, Path), Request), request_body = Option<Request>, responses((status = 200, body = Held), Refused, Conflicts))]
+async fn refresh(State(daemon): Served, wish: Wish) -> Result<Response, Problem> {
+    match daemon.leases.refresh(&wish.name, &wish.holder, wish.term).await? {
         LeaseAnswer::Granted(lease) => Ok(held(&lease)),
         LeaseAnswer::Denied { holder, retry_after } => Err(conflict("lost", holder, retry_after)),
     }
 }
 
-async fn release(State(leases): Served, wish: Wish) -> Result<Response, Problem> {
-    match leases.release(&wish.name, &wish.holder, wish.term).await? {
+/// Give a lease up
+#[utoipa::path(delete, path = "/locks/{name}", tag = "leases", params(("name" = String, Path), Request), request_body = Option<Request>, responses((status = 204), Refused, Conflicts))]
+async fn release(State(daemon): Served, wish: Wish) -> Result<Response, Problem> {
+    match daemon.leases.release(&wish.name, &wish.holder, wish.term).await? {
         LeaseAnswer::Denied { holder: Some(holder), retry_after } => {
             Err(conflict("held by another", Some(holder), retry_after))
         }
@@ -127,34 +157,36 @@ async fn release(State(leases): Served, wish: Wish) -> Result<Response, Problem>
     }
 }
 
-async fn look(State(leases): Served, Path(name): Path<String>) -> Result<Response, Problem> {
+/// Who holds a lease
+#[utoipa::path(get, path = "/locks/{name}", tag = "leases", params(("name" = String, Path)), responses((status = 200, body = Held), Refused))]
+async fn look(State(daemon): Served, Named(name): Named<String>) -> Result<Response, Problem> {
     let name = parse(&name)?;
-    match leases.look(&name).await? {
+    match daemon.leases.look(&name).await? {
         Some(lease) => Ok(held(&lease)),
         None => Err(Problem::new(StatusCode::NOT_FOUND, "nobody holds it", format!("nobody holds {name}"))),
     }
 }
 
 fn held(lease: &Lease) -> Response {
-    let ttl = u64::try_from(lease.ttl.as_millis()).unwrap_or(u64::MAX);
-    Json(json!({
-        "name": lease.election.as_str(),
-        "holder": lease.holder.as_str(),
-        "term": lease.term.0,
-        "ttl_ms": ttl,
-        "refresh_after_ms": ttl / 3,
-    }))
+    let ttl_ms = millis(lease.ttl);
+    Json(Held {
+        name: lease.election.to_string(),
+        holder: lease.holder.to_string(),
+        term: lease.term.0,
+        ttl_ms,
+        refresh_after_ms: ttl_ms / 3,
+    })
     .into_response()
 }
 
-fn conflict(title: &'static str, holder: Option<Name>, retry_after: Duration) -> Problem {
+/// The answer to whoever does not hold an office.
+pub(super) fn conflict(title: &'static str, holder: Option<Name>, retry_after: Duration) -> Problem {
     let detail = match &holder {
         Some(holder) => format!("{holder} holds it, or is next"),
         None => "it has ended".to_owned(),
     };
-    let retry_ms = u64::try_from(retry_after.as_millis()).unwrap_or(u64::MAX);
     Problem::new(StatusCode::CONFLICT, title, detail)
         .with("holder", holder.map(|holder| holder.to_string()))
-        .with("retry_after_ms", retry_ms)
+        .with("retry_after_ms", millis(retry_after))
         .retry_after(retry_after)
 }

@@ -4,8 +4,27 @@ use libtest_mimic::Trial;
 
 use crate::log::{Life, Log};
 
-/// Everything that is wrong, in words; nothing, if all is well.
-pub(crate) fn flaws(lives: &[Life]) -> Vec<String> {
+/// Something that is wrong.
+#[derive(Debug)]
+pub(crate) struct Flaw {
+    pub(crate) words: String,
+    /// When it was, in nanoseconds since the machine was started.
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+    /// Whose commands were concerned.
+    pub(crate) nodes: Vec<String>,
+}
+
+impl Flaw {
+    fn of(words: String, (from, to): (u64, u64), lives: &[&Life]) -> Self {
+        let mut nodes: Vec<String> = lives.iter().map(|life| life.family.node.clone()).collect();
+        nodes.dedup();
+        Self { words, from, to, nodes }
+    }
+}
+
+/// Everything that is wrong; nothing, if all is well.
+pub(crate) fn flaws(lives: &[Life]) -> Vec<Flaw> {
     let mut lives: Vec<&Life> = lives.iter().collect();
     lives.sort_by_key(|life| life.first);
     let mut found = Vec::new();
@@ -13,21 +32,22 @@ pub(crate) fn flaws(lives: &[Life]) -> Vec<String> {
     let mut last: Option<&Life> = None;
     for (number, life) in lives.iter().enumerate() {
         if life.terms.len() != 1 {
-            found.push(format!("{} had several terms: {:?}", life.family, life.terms));
+            let words = format!("{} had several terms: {:?}", life.family, life.terms);
+            found.push(Flaw::of(words, (life.first, life.last), &[life]));
         }
         if let Some(last) = last.filter(|last| last.last >= life.first) {
-            let both = last.last.min(life.last) - life.first;
+            let until = last.last.min(life.last);
             let (one, other) = (&last.family, &life.family);
-            found.push(format!("two at a time for {} us: {one} and {other}", both / 1000));
+            let words = format!("two at a time for {} us: {one} and {other}", (until - life.first) / 1000);
+            found.push(Flaw::of(words, (life.first, until), &[last, life]));
         }
         if let Some(before) = number.checked_sub(1).map(|before| lives[before])
             && !follows(before, life)
         {
             let (one, other) = (&before.terms, &life.terms);
-            found.push(format!(
-                "after the term {one:?} of {} came {other:?} of {}",
-                before.family, life.family
-            ));
+            let words =
+                format!("after the term {one:?} of {} came {other:?} of {}", before.family, life.family);
+            found.push(Flaw::of(words, (before.first, life.first), &[before, life]));
         }
         last = last.filter(|last| last.last > life.last).or(Some(life));
     }
@@ -59,7 +79,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 fn found(text: &str) -> Vec<String> {
-    flaws(&Log::parse(text))
+    flaws(&Log::parse(text)).into_iter().map(|flaw| flaw.words).collect()
 }
 
 fn a_good_log_has_no_flaws() {

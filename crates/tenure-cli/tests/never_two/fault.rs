@@ -2,7 +2,7 @@
 
 use rand::{rngs::StdRng, seq::SliceRandom as _};
 
-use crate::{command::Style, store::Place};
+use crate::{command::Style, node::Program, store::Place};
 
 /// What happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -74,6 +74,21 @@ impl Fault {
         !remote || place != Place::Sqlite
     }
 
+    /// Whether it can happen to a node with this program. One without a guardian passes no SIGTERM on.
+    fn happens_to_program(self, program: Program) -> bool {
+        let guarded = matches!(
+            self,
+            Self::Terminate
+                | Self::KillGuardian
+                | Self::KillBoth
+                | Self::StopGuardian
+                | Self::StopGuardianKillRun
+                | Self::StopGuardianTerminate
+                | Self::StopGuardianCut
+        );
+        program == Program::Tenure || !guarded
+    }
+
     /// Whether it can happen while such a command runs. When all who look after it are dead, the kernel ends the
     /// command's first process only.
     fn happens_with(self, style: Style) -> bool {
@@ -81,16 +96,17 @@ impl Fault {
     }
 }
 
-/// All faults of a kind of store in an order by chance, over and over.
+/// All faults of a kind of store and of nodes in an order by chance, over and over.
 #[derive(Debug)]
 pub(crate) struct Deck {
     place: Place,
+    program: Program,
     left: Vec<Fault>,
 }
 
 impl Deck {
-    pub(crate) fn new(place: Place) -> Self {
-        Self { place, left: Vec::new() }
+    pub(crate) fn new(place: Place, program: Program) -> Self {
+        Self { place, program, left: Vec::new() }
     }
 
     /// The next one that can happen to this command.
@@ -100,7 +116,7 @@ impl Deck {
                 return self.left.remove(at);
             }
             let mut all = Fault::ALL.to_vec();
-            all.retain(|fault| fault.happens_to(self.place));
+            all.retain(|fault| fault.happens_to(self.place) && fault.happens_to_program(self.program));
             all.shuffle(dice);
             self.left.extend(all);
         }

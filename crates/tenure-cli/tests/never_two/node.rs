@@ -17,6 +17,14 @@ use crate::{
 /// The election in which all nodes of a case stand.
 const OFFICE: &str = "office";
 
+/// What runs the command on a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Program {
+    Tenure,
+    /// It has no guardian, never ends the command by itself, and ends when the command has ended.
+    Etcdctl,
+}
+
 /// What a node is to be.
 #[derive(Clone, Debug)]
 pub(crate) struct Post {
@@ -39,8 +47,15 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// Starts `tenure run`. What it tells goes to a file in the folder.
-    pub(crate) fn tenure(post: Post, folder: &Path) -> Self {
+    /// Starts it. What it tells goes to a file in the folder.
+    pub(crate) fn new(program: Program, post: Post, folder: &Path) -> Self {
+        match program {
+            Program::Tenure => Self::tenure(post, folder),
+            Program::Etcdctl => Self::etcdctl(post, folder),
+        }
+    }
+
+    fn tenure(post: Post, folder: &Path) -> Self {
         let ttl = format!("{}ms", post.ttl.as_millis());
         let words = [
             env!("CARGO_BIN_EXE_tenure"),
@@ -56,8 +71,8 @@ impl Node {
         Self::start(post.clone(), &words, folder)
     }
 
-    /// Starts `etcdctl lock` in its place.
-    pub(crate) fn etcdctl(post: Post, folder: &Path) -> Self {
+    /// `etcdctl lock` in the place of `tenure run`.
+    fn etcdctl(post: Post, folder: &Path) -> Self {
         let etcdctl = tenure_testbed::program("etcdctl").unwrap();
         let ttl = post.ttl.as_secs();
         let words = [
@@ -68,7 +83,10 @@ impl Node {
             &format!("--ttl={ttl}"),
             "--",
         ];
-        Self::start(post.clone(), &words, folder)
+        let mut node = Self::start(post.clone(), &words, folder);
+        // It does not say when it is there, and ends with its command.
+        (node.joined, node.may_end) = (true, true);
+        node
     }
 
     fn start(post: Post, words: &[&str], folder: &Path) -> Self {

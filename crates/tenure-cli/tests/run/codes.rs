@@ -90,7 +90,7 @@ fn arguments_that_can_not_be_followed_are_2_and_say_what_to_do() {
         (&["--store", "redis://here"], &["redis", "sqlite:", "postgres://", "etcd://"]),
         (&["--store", "sqlite:no/such/folder/a.db"], &["no/such/folder", "create the directory first"]),
         (&["--node", ""], &["--node \"\"", "a name is empty", "at least one character"]),
-        (&["--cluster", ""], &["--cluster \"\"", "a name is empty"]),
+        (&["--cluster", ""], &["--cluster", "a name is empty"]),
         (&["--no-such-option"], &["--no-such-option"]),
     ];
     for (options, expected) in cases {

@@ -65,6 +65,50 @@ fn a_command_whose_guardian_is_killed_is_ended_and_told_as_103() {
     assert!(code == 0 && took < Duration::from_secs(2), "{code} after {took:?}");
 }
 
+/// The next one knows all that the first one knew.
+#[test]
+fn a_guardian_that_is_killed_is_replaced_where_commands_are_started_again() {
+    let office = Office::new();
+    let run = office.start_shell(&["--restart=always", "--json"], FAMILY);
+    let (first, guardian) = (family(&run), run.guardian());
+    send(guardian, Signal::SIGKILL);
+    await_that("it was started again", || run.out().lines().count() == 4);
+    first.into_iter().for_each(|id| assert!(!lives(id), "{id} lives"));
+    run.await_err("\"unguarded\"");
+    assert_ne!(run.guardian(), guardian);
+    run.signal(Signal::SIGKILL);
+    let (code, took) = timed(|| office.start(&[], &["true"]).end());
+    assert!(code == 0 && took < Duration::from_secs(10), "{code} after {took:?}: nobody ended the session");
+    let all: Vec<i32> = run.out().lines().map(|line| line.parse().unwrap()).collect();
+    all.into_iter().for_each(|id| assert!(!lives(id), "{id} lives"));
+}
+
+#[test]
+fn who_waits_gets_another_guardian_where_commands_are_started_again() {
+    let office = Office::new();
+    let first = office.start_shell(&[], "echo here; sleep 60");
+    first.await_out("here");
+    let second = office.start_shell(&["--restart=on-failure"], "echo there; sleep 60");
+    second.await_err("waiting");
+    let guardian = second.guardian();
+    send(guardian, Signal::SIGKILL);
+    second.await_err("unguarded");
+    assert_ne!(second.guardian(), guardian);
+    first.signal(Signal::SIGTERM);
+    second.await_out("there");
+}
+
+/// Who was asked to end does so, whatever becomes of its guardian.
+#[test]
+fn who_is_to_end_needs_no_other_guardian() {
+    let mut run = Office::new().start_shell(&["--restart=always", "--grace=300ms"], FAMILY);
+    let family = family(&run);
+    send(run.guardian(), Signal::SIGSTOP);
+    run.signal(Signal::SIGTERM);
+    assert_eq!(run.end(), 103);
+    family.into_iter().for_each(|id| assert!(!lives(id), "{id} lives"));
+}
+
 /// Whoever became `tenure run` may have had children before.
 #[test]
 fn children_of_others_are_left_alone() {

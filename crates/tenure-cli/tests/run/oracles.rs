@@ -1,6 +1,10 @@
 //! `tenure run --oracle`: somebody else decides.
 
-use crate::office::{Office, Run, await_that};
+use nix::sys::signal::Signal;
+use tenure::store::Env;
+use tenure_singleton::Answer;
+
+use crate::office::{Office, PATIENCE, Run, await_that, lives};
 
 /// A lease service, and the URL of its leases.
 fn service(office: &Office) -> (Run, String) {
@@ -41,6 +45,35 @@ fn the_command_runs_in_one_place_at_a_time_and_moves_on() {
     assert_eq!(first.out(), "begins\nends\n");
     assert_eq!(second.end(), 0, "{}", second.err());
     assert_eq!(office.start(&[&oracle, "--no-wait"], &["true"]).end(), 0);
+}
+
+/// Whoever else is in the election, and knows nothing of guardians, can have the lease only when nothing is left of the command.
+#[test]
+fn a_run_that_stands_still_has_no_command_when_another_gets_its_lease() {
+    let name = format!("job-{:016x}", Env::system().random_u64());
+    for server in
+        [format!("crown+{}", tenure_testbed::postgres()), format!("sofa+{}", tenure_testbed::mariadb())]
+    {
+        let url = format!("{server}?lock={name}&duration=4s&poll=20ms");
+        let script = "trap '' TERM; echo $$; while :; do sleep 1; done";
+        let run = Office::new().start_shell(&[&format!("--oracle={url}"), "--grace=1s"], script);
+        run.await_out("\n");
+        let command = run.out().trim().parse().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let env = Env::system();
+            let mut rival = tenure_oracles::open(&url, "job", "rival").unwrap();
+            assert!(!matches!(rival.claim().await, Answer::Granted(_)), "{server}: it is led");
+            run.signal(Signal::SIGSTOP);
+            let end = env.now().after(PATIENCE);
+            while !matches!(rival.claim().await, Answer::Granted(_)) {
+                assert!(env.now() < end, "{server}: it is never free");
+                env.sleep(std::time::Duration::from_millis(5)).await;
+            }
+            assert!(!lives(command), "{server}: another has the lease, and the command lives");
+            rival.abdicate(None).await;
+        });
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
+use tenure::cluster::Onlooker;
 
 use crate::office::{Office, await_that, lives, timed};
 
@@ -176,4 +177,62 @@ fn the_second_node_starts_as_soon_as_the_first_has_ended() {
     });
     assert!(took < Duration::from_secs(5), "{took:?}");
     await_that("the second has left", || !lives(second.id()));
+}
+
+#[test]
+fn whom_an_operator_asks_ends_its_command_hands_over_and_stands_again() {
+    let office = Office::new();
+    let (store, job) =
+        (format!("sqlite:{}", office.path().join("tenure.db").display()), "job".parse().unwrap());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let open = async { Onlooker::new(tenure::open(&store).await.unwrap(), "default".parse().unwrap()) };
+    let look = runtime.block_on(open);
+    let ask = |to: Option<&str>| {
+        let asked = look.ask(&job, to.map(|to| to.parse().unwrap()));
+        assert!(runtime.block_on(asked).unwrap().is_some(), "somebody leads");
+    };
+    let await_waiting = |number: usize| {
+        await_that("they wait for it", || {
+            runtime.block_on(look.election(&job)).unwrap().is_some_and(|(seen, _)| seen.waiting == number)
+        });
+    };
+    let start = |node: &str, options: &[&str]| {
+        let script =
+            format!("trap 'echo {node} ends; exit 3' TERM; echo {node} leads; while :; do sleep 0.01; done");
+        office.start_shell(&[&["--node", node], options].concat(), &script)
+    };
+    let first = start("one", &["--restart", "on-failure"]);
+    first.await_out("one leads");
+    let second = start("two", &[]);
+    await_waiting(1);
+    let mut third = start("three", &["--restart", "never"]);
+    await_waiting(2);
+    ask(Some("three"));
+    third.await_out("three leads");
+    assert_eq!(first.out(), "one leads\none ends\n");
+    // Without a name, whoever waits first has it.
+    await_waiting(2);
+    ask(None);
+    second.await_out("two leads");
+    assert_eq!((third.end(), third.out().as_str()), (101, "three leads\nthree ends\n"));
+    ask(None);
+    await_that("the first leads again", || first.out() == "one leads\none ends\none leads\n");
+}
+
+#[test]
+fn who_has_more_priority_comes_first() {
+    let office = Office::new();
+    let first = office.start_shell(&["--node=one"], "echo here; sleep 60");
+    first.await_out("here");
+    let script = "echo here; sleep 60";
+    let usual = office.start_shell(&["--node=two"], script);
+    usual.await_err("waiting");
+    // It stands by then, or soon: the other must not be before it by its arrival alone.
+    std::thread::sleep(Duration::from_millis(500));
+    let before = office.start_shell(&["--node=three", "--priority=5"], script);
+    before.await_err("waiting");
+    std::thread::sleep(Duration::from_millis(500));
+    first.signal(Signal::SIGTERM);
+    before.await_out("here");
+    assert_eq!(usual.out(), "");
 }

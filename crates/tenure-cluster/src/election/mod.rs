@@ -34,7 +34,7 @@ mod desk;
 mod facts;
 mod grants;
 mod leadership;
-mod observe;
+pub(crate) mod observe;
 mod office;
 mod participant;
 mod payload;
@@ -59,7 +59,7 @@ pub(crate) use queue::Queues;
 use candidacy::Candidacy;
 use desk::Claimed;
 
-use crate::{ClusterError, SessionId};
+use crate::{ClusterError, SessionId, node::Node};
 
 /// A named office of a cluster. It costs nothing to have one; clones are the same.
 #[derive(Clone, Debug)]
@@ -178,31 +178,37 @@ impl Election {
     /// # Errors
     /// Errors of the store. After [`ClusterError::OutcomeUnknown`], look who leads.
     pub async fn depose(&self) -> Result<Option<Holder>, ClusterError> {
-        // Each conflict is another change of the office; few can happen in a row.
-        const TRIES_MAX: usize = 20;
-        let node = &self.standing.node;
-        let key = node.keys.election(&self.name);
-        for _ in 0..TRIES_MAX {
-            let Some(found) = node.store.get(&key).await? else { return Ok(None) };
-            let office = Office::decode(&key, &found.value)?;
-            let Some(holder) = office.holder.clone() else { return Ok(None) };
-            let vacant = office.vacate(TermEnd::Deposed, node.env.unix_time());
-            let commit = Commit::new()
-                .check(Check::Version(key.clone(), found.version))
-                .set(key.clone(), vacant.encode());
-            match node.store.commit(commit).await {
-                Ok(_) => {
-                    tracing::warn!(election = %self.name, node = %holder.node, term = office.term, "leader deposed");
-                    return Ok(Some(holder));
-                }
-                Err(CommitError::Conflict(_)) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Err(StoreError::unavailable(format!(
-            "election {} changed at every try to depose its leader: try again",
-            self.name
-        ))
-        .into())
+        depose(&self.standing.node, &self.name).await
     }
+
+    pub(crate) fn node(&self) -> &Arc<Node> {
+        &self.standing.node
+    }
+}
+
+/// Takes the office from whoever holds it. Returns whom it was taken from, if anybody.
+pub(crate) async fn depose(node: &Node, election: &Name) -> Result<Option<Holder>, ClusterError> {
+    // Each conflict is another change of the office; few can happen in a row.
+    const TRIES_MAX: usize = 20;
+    let key = node.keys.election(election);
+    for _ in 0..TRIES_MAX {
+        let Some(found) = node.store.get(&key).await? else { return Ok(None) };
+        let office = Office::decode(&key, &found.value)?;
+        let Some(holder) = office.holder.clone() else { return Ok(None) };
+        let vacant = office.vacate(TermEnd::Deposed, node.env.unix_time());
+        let commit =
+            Commit::new().check(Check::Version(key.clone(), found.version)).set(key.clone(), vacant.encode());
+        match node.store.commit(commit).await {
+            Ok(_) => {
+                tracing::warn!(%election, node = %holder.node, term = office.term, "leader deposed");
+                return Ok(Some(holder));
+            }
+            Err(CommitError::Conflict(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(StoreError::unavailable(format!(
+        "election {election} changed at every try to depose its leader: try again"
+    ))
+    .into())
 }

@@ -100,14 +100,20 @@ impl Participation {
             let leadership = Arc::new(leadership);
             self.callbacks.on_elected(&leadership);
             self.leading.send_replace(Some(Arc::clone(&leadership)));
-            tokio::select! {
+            let (session, term) = (leadership.session().id(), leadership.term());
+            let heir = tokio::select! {
                 biased;
-                () = leadership.lost() => {}
-                _ = role.wait_for(|role| *role == Role::Observer) => {}
-            }
+                () = leadership.lost() => None,
+                _ = role.wait_for(|role| *role == Role::Observer) => None,
+                ask = self.election.asked(session, term) => ask.to,
+            };
             self.leading.send_replace(None);
             self.callbacks.on_deposed(&leadership);
             // The last one to hold it resigns; as a rule that is here.
+            if let (Some(leadership), Some(heir)) = (Arc::into_inner(leadership), heir) {
+                // If the heir does not wait for it, whoever waits first gets it.
+                let _ = leadership.hand_over(&heir).await;
+            }
         }
     }
 }

@@ -30,6 +30,12 @@ impl SessionId {
         Self(Self::random(env).0 | Self::FIRST_LEASE.0)
     }
 
+    /// Whether it is that of a lease, and not of a node.
+    #[must_use]
+    pub fn is_lease(self) -> bool {
+        self >= Self::FIRST_LEASE
+    }
+
     /// The id as bytes, in the order in which ids sort.
     #[must_use]
     pub fn to_bytes(self) -> [u8; Self::BYTES] {

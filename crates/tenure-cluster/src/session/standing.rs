@@ -197,6 +197,12 @@ impl Hold {
         if broken { Duration::ZERO } else { self.session.time_left() }
     }
 
+    /// Whether this holds as long as the other, and no longer.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.session.0, &other.session.0) && self.lapses == other.lapses
+    }
+
     /// Returns when it does not hold any more.
     ///
     /// # Cancel safety

@@ -22,6 +22,9 @@ impl Database {
         let servers: Vec<String> = urls.iter().map(|url| server(url).to_owned()).collect();
         let name = format!("tenure_test_{:016x}", Env::system().random_u64());
         execute(&servers[0], &format!("CREATE DATABASE {name}")).await;
+        for other in &servers[1..] {
+            catch_up(other).await;
+        }
         Self { servers, name }
     }
 
@@ -67,6 +70,15 @@ pub(crate) async fn connect(url: &str) -> Conn {
 pub(crate) async fn execute(url: &str, statement: &str) {
     let mut conn = connect(url).await;
     conn.query_drop(statement).await.unwrap_or_else(|error| panic!("{statement}: {error}"));
+    conn.disconnect().await.expect("the connection closes");
+}
+
+/// Returns when a node of a cluster has done all that others had acknowledged: until then, it may not know of a database that was just made.
+async fn catch_up(url: &str) {
+    let mut conn = connect(url).await;
+    for statement in ["SET SESSION wsrep_sync_wait = 1", "SELECT COUNT(*) FROM information_schema.schemata"] {
+        conn.query_drop(statement).await.unwrap_or_else(|error| panic!("{statement}: {error}"));
+    }
     conn.disconnect().await.expect("the connection closes");
 }
 

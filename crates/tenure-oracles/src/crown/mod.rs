@@ -17,22 +17,26 @@
 //!   deletion finds nothing of it.
 //! - **A refresh never revives** a lease that has expired or is gone: somebody else may have had it meanwhile.
 //!   (Crown's does.)
+//! - **A refresh is tried more than once.** It is due when half of the time is over, as in Crown. It has a sixth of the
+//!   time to be answered; then it is made again, on another connection. (Crown's process ends instead.)
 //! - **A refusal says for how long**: whoever waits asks again when the lease may have expired, and every
 //!   [`poll`](CrownSettings::poll) in case it is given up before.
 //! - **Fencing tokens**, see below.
 //!
 //! # Why terms only grow
-//! Crown deletes the row when it gives up, so a counter in the row would begin anew. The counters are in a table of
-//! their own, `tenure_crown_terms`, which Crown does not know and nobody deletes from. The statement that claims also
-//! counts, if and only if it has won:
+//! Crown deletes the row when it gives up, so a counter in the row would begin anew; and a Crown node that takes over
+//! would leave it as it is. The counters are in a table of their own, `tenure_crown_terms`, which Crown does not know
+//! and nobody deletes from. The statement that claims also counts, if and only if it has won:
 //!
 //! 1. To win, it locks or inserts the row of the lease, and holds it to its end. So no two winning claims overlap,
 //!    whoever makes them.
 //! 2. While it holds the row, it adds 1 to the counter, and the sum is the term. So the terms of two claims are in
 //!    the order of the claims.
-//! 3. Every claim that wins counts, whether or not the lease was its own before. So a term is granted once, and a
-//!    time in which a Crown node had the lease is always between two different terms of ours.
-//! 4. A refresh does not count. If it meets another term than its own, some claim has won since, and it is refused.
+//! 3. Every claim that wins a lease that was free, or had expired, counts. So a time in which somebody else had the
+//!    lease is always between two different terms of ours.
+//! 4. A claim to a lease that is its own and has not expired keeps it, in its term: nobody else can have had it. So a
+//!    claim that comes late, after another was granted, changes nothing.
+//! 5. A refresh does not count. If it meets another term than its own, some claim has won since, and it is refused.
 //!
 //! Crown's nodes have no terms: they don't look for any. Whoever may not make the table, nor use it, gets grants
 //! without a term. Dropping the table starts the terms anew.
@@ -141,7 +145,8 @@ impl CrownLease {
 
     fn answer(&self, verdict: Verdict) -> Answer {
         if verdict.won {
-            let grant = Grant::lasting(self.settings.duration);
+            let duration = self.settings.duration;
+            let grant = Grant { refresh_after: Some(duration / 2), ..Grant::lasting(duration) };
             return Answer::Granted(Grant { term: verdict.term, ..grant });
         }
         let holder = verdict.holder.filter(|holder| *holder != self.holder);
@@ -157,6 +162,7 @@ impl CrownLease {
             self.holder = candidate::incarnation(&self.settings.node, &self.env);
             self.doubtful = false;
         }
+        self.database.patience = self.settings.duration / 3;
         let statements = self.statements().await?;
         let verdict = self.ask("claim a lease of Crown", &statements.claim).await?;
         self.term = verdict.term;
@@ -164,6 +170,8 @@ impl CrownLease {
     }
 
     async fn try_refresh(&mut self) -> Result<Answer, Failure> {
+        // Half of the time is over: there is enough left for another try or two, if this one gets no answer.
+        self.database.patience = self.settings.duration / 6;
         let statements = self.statements().await?;
         let mut verdict = self.ask("refresh a lease of Crown", &statements.refresh).await?;
         verdict.won &= verdict.term == self.term;

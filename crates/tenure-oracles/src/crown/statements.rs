@@ -17,7 +17,7 @@ impl Statements {
     /// For these tables. `counts` says whether terms are counted.
     pub(super) fn new(tables: &Tables, counts: bool) -> Self {
         let Tables { leases, terms } = tables;
-        let (count, counted, present) = if counts {
+        let (count, term) = if counts {
             let count = format!(
                 ", counted AS (
                     INSERT INTO {terms} AS counter (lock_name, term) SELECT $1, 1 FROM won
@@ -25,40 +25,39 @@ impl Statements {
                     RETURNING term
                 )"
             );
-            let present = format!("(SELECT term FROM {terms} WHERE lock_name = $1)");
-            (count, "(SELECT term FROM counted)", present)
+            (count, format!("(SELECT term FROM {terms} WHERE lock_name = $1)"))
         } else {
-            (String::new(), "NULL::int8", "NULL::int8".to_owned())
+            (String::new(), "NULL::int8".to_owned())
         };
+        let counted =
+            if counts { format!("coalesce((SELECT term FROM counted), {term})") } else { term.clone() };
         let answer = |won: &str, term: &str| {
             format!(
-                "SELECT EXISTS (SELECT FROM {won}), {term}, lease.holder,
+                "SELECT {won}, {term}, lease.holder,
                     extract(epoch FROM lease.expires_at - clock_timestamp())::float8
                 FROM (SELECT 1) AS one LEFT JOIN {leases} AS lease ON lease.lock_name = $1"
             )
         };
-        // Crown's own statement, but for the end of a lease that is ours already: it is never brought forward.
-        let claim = format!(
-            "WITH won AS (
-                INSERT INTO {leases} AS lease (lock_name, holder, expires_at)
-                VALUES ($1, $2, clock_timestamp() + make_interval(secs => $3))
-                ON CONFLICT (lock_name) DO UPDATE SET
-                    holder = excluded.holder,
-                    expires_at = CASE WHEN lease.holder = excluded.holder
-                        THEN greatest(lease.expires_at, excluded.expires_at) ELSE excluded.expires_at END
-                WHERE lease.expires_at < clock_timestamp() OR lease.holder = excluded.holder
-                RETURNING lease.holder
-            ){count} {}",
-            answer("won", counted)
-        );
-        let refresh = format!(
+        // What is ours already is kept: its end is never brought forward.
+        let kept = format!(
             "WITH kept AS (
                 UPDATE {leases} SET expires_at = greatest(expires_at, clock_timestamp() + make_interval(secs => $3))
                 WHERE lock_name = $1 AND holder = $2 AND expires_at >= clock_timestamp()
                 RETURNING holder
-            ) {}",
-            answer("kept", &present)
+            )"
         );
+        // Crown's own statement, for what is not ours.
+        let claim = format!(
+            "{kept}, won AS (
+                INSERT INTO {leases} AS lease (lock_name, holder, expires_at)
+                SELECT $1, $2, clock_timestamp() + make_interval(secs => $3) WHERE NOT EXISTS (SELECT FROM kept)
+                ON CONFLICT (lock_name) DO UPDATE SET holder = excluded.holder, expires_at = excluded.expires_at
+                WHERE lease.expires_at < clock_timestamp()
+                RETURNING lease.holder
+            ){count} {}",
+            answer("EXISTS (SELECT FROM kept) OR EXISTS (SELECT FROM won)", &counted)
+        );
+        let refresh = format!("{kept} {}", answer("EXISTS (SELECT FROM kept)", &term));
         let abdicate = format!("DELETE FROM {leases} WHERE lock_name = $1 AND holder = $2");
         Self { claim, refresh, abdicate }
     }

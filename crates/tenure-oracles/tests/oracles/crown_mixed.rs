@@ -9,7 +9,7 @@ use std::{
 };
 
 use crate::arena::{
-    LONG_VISITS, Room,
+    HAND_OVERS, LONG_VISITS, Room,
     postgres::{Crown, Database},
     until, wanderer,
 };
@@ -110,7 +110,11 @@ async fn never_two_at_a_time_through_many_changes() {
         let (database, room, stop) = (Arc::clone(&database), room.clone(), Arc::clone(&stop));
         tokio::spawn(async move { mortal(&database, &room, &stop).await })
     };
-    until("enough changes", Duration::from_secs(90), || room.changes() >= CHANGES).await;
+    let enough = || {
+        let both = [("ours", "crown"), ("crown", "ours")].map(|(from, to)| room.hand_overs(from, to));
+        room.changes() >= CHANGES && both.into_iter().all(|count| count >= HAND_OVERS)
+    };
+    until("enough changes", Duration::from_secs(120), enough).await;
     stop.store(true, Ordering::SeqCst);
     for crown in crowns {
         crown.await.unwrap();

@@ -68,6 +68,42 @@ fn signal(processes: &[i32], signal: Signal) {
     }
 }
 
+/// The server's process for our connection stops while it is idle: no answer ever comes from it. The refresh is made again, on another connection, and in time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_refresh_without_an_answer_is_made_again_in_time() {
+    let server = Postgres::start().unwrap();
+    let (room, long) = (Room::new(), LEASE * 3);
+    let mut settings = CrownSettings::from_url(&format!("crown+{}", server.url()), "l", "ours").unwrap();
+    settings.duration = long;
+    let child = {
+        let room = room.clone();
+        move |mandate: Mandate| {
+            let inside = room.enter("ours", mandate.term());
+            async move {
+                mandate.cancelled().await;
+                drop(inside);
+            }
+        }
+    };
+    let oracle = CrownLease::new(settings).unwrap();
+    let ours = SingletonBuilder::with_oracle("ours", oracle, child);
+    // A second try must be made, and answered, while more than this is left.
+    let ours = ours.policy(|policy| policy.grace = long / 7).start().unwrap();
+    until("it leads", long * 5, || room.inside().is_some()).await;
+    let client = connect(&server.url()).await;
+    let statement = "SELECT pid FROM pg_stat_activity WHERE application_name = 'tenure'";
+    let silent: Vec<i32> = client.query(statement, &[]).await.unwrap().iter().map(|row| row.get(0)).collect();
+    assert_eq!(silent.len(), 1, "one connection");
+    signal(&silent, Signal::SIGSTOP);
+    Env::system().sleep(long * 3 / 2).await;
+    assert!(expired(&client).await < 0.0, "it was refreshed");
+    signal(&silent, Signal::SIGCONT);
+    Env::system().sleep(long / 4).await;
+    assert_eq!(room.visits().len(), 1, "the child went on: {:?}", room.visits());
+    assert!(room.inside().is_some());
+    ours.shutdown().await;
+}
+
 /// Somebody locks the row for longer than a lease.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_row_that_is_locked_costs_leadership_in_time() {

@@ -4,8 +4,12 @@ use std::time::Duration;
 
 use crate::arena::{Room, postgres::Database, stayer, until};
 use tenure_oracles::{ObanPeer, ObanSettings};
-use tenure_singleton::{Answer, Oracle as _};
+use tenure_singleton::{
+    Answer, Oracle,
+    oracle::testkit::{Conduct, repeats_itself},
+};
 use tenure_store::Env;
+use tenure_testbed::Postgres;
 use tokio_postgres::Client;
 
 const INTERVAL: Duration = Duration::from_millis(200);
@@ -51,6 +55,13 @@ impl Oban {
         let rows = transaction.execute(upsert, &[&name, &node, &now, &end]).await.unwrap();
         transaction.commit().await.unwrap();
         rows == 1
+    }
+
+    /// One election as before 2.23.1: a node that believes to lead renews whatever row has its name, and believes on.
+    async fn renew_anybodys(&mut self, seconds: f64) -> bool {
+        let (_, end) = self.times(seconds);
+        let renew = "UPDATE public.oban_peers SET expires_at = $2::text::timestamp WHERE name = $1";
+        self.client.execute(renew, &[&self.name, &end]).await.unwrap() == 1
     }
 
     /// Now, and so much later, in UTC.
@@ -213,6 +224,9 @@ async fn never_two_at_a_time_through_many_changes() {
     }
     room.judge();
     assert!(room.changes() >= CHANGES, "{} changes", room.changes());
+    for node in ["web.1", "web.2"] {
+        assert!(room.count(node) >= CHANGES / 2, "{node} came only {} times", room.count(node));
+    }
 }
 
 /// Oban stops renewing: the child is gone before the row has expired.
@@ -247,4 +261,89 @@ async fn a_role_that_may_only_read_can_observe() {
     Env::system().sleep(SETTLE + Duration::from_millis(20)).await;
     assert!(matches!(reader.claim().await, Answer::Granted(_)));
     database.run(&format!("DROP OWNED BY {role}; DROP ROLE {role}")).await;
+}
+
+/// Before 2.23.1, a node whose row was lost renews that of the other, and both believe that they lead. Here the row counts.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn two_that_believe_to_lead_before_2_23_1_are_one() {
+    let database = Database::create().await;
+    database.run(DDL).await;
+    let room = Room::new();
+    let nodes = ["web.1", "web.2"].map(|node| stayer(&room, node, peer(&database.url(), node)));
+    let mut obans = [Oban::start(&database, "web.1").await, Oban::start(&database, "web.2").await];
+    assert!(obans[0].elect(30.0).await);
+    let patience = Duration::from_secs(10);
+    until("the child runs there", patience, || room.inside().as_deref() == Some("web.1")).await;
+    database.run("TRUNCATE oban_peers").await;
+    assert!(obans[1].elect(30.0).await);
+    for _ in 0..20 {
+        assert!(obans[0].renew_anybodys(30.0).await, "it believes to lead");
+        assert!(obans[1].renew_anybodys(30.0).await, "so does the other");
+        Env::system().sleep(SETTLE / 4).await;
+    }
+    assert_eq!(room.inside().as_deref(), Some("web.2"), "whose name is in the row");
+    for node in nodes {
+        node.shutdown().await;
+    }
+    room.judge();
+    assert_eq!((room.count("web.1"), room.count("web.2")), (1, 1));
+}
+
+/// The table is not logged: a server that was killed comes back with none of its rows. Whoever led by one has stopped, and nobody leads until Oban elects anew.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn an_empty_table_after_an_unclean_restart_is_nobody() {
+    let server = Postgres::start().unwrap();
+    let database = Database::create_on(&server.url()).await;
+    database.run(DDL).await;
+    let room = Room::new();
+    let node = stayer(&room, "web.1", peer(&database.url(), "web.1"));
+    let mut oban = Oban::start(&database, "web.1").await;
+    assert!(oban.elect(600.0).await);
+    let patience = Duration::from_secs(20);
+    until("the child runs", patience, || room.inside().is_some()).await;
+    server.kill().unwrap();
+    until("the child stops, since nobody can tell", patience, || room.inside().is_none()).await;
+    server.restart().unwrap();
+    let mut onlooker = peer(&database.url(), "web.1");
+    assert!(matches!(onlooker.claim().await, Answer::Denied { holder: None, .. }), "the row is gone");
+    Env::system().sleep(SETTLE * 2).await;
+    assert_eq!(room.inside(), None, "nobody leads");
+    let mut oban = Oban::start(&database, "web.1").await;
+    assert!(oban.elect(600.0).await);
+    until("the child runs again", patience, || room.inside().is_some()).await;
+    node.shutdown().await;
+    room.judge();
+    let terms: Vec<_> = room.visits().iter().map(|visit| visit.term).collect();
+    assert!(terms.len() == 2 && terms.is_sorted_by(|a, b| a < b), "{terms:?}");
+}
+
+/// What of the contract applies to who only looks on: it repeats itself, others are refused, and nothing is written, not even by giving up.
+#[tokio::test]
+async fn it_keeps_the_contract_of_an_observer_and_never_writes() {
+    let database = Database::create().await;
+    database.run(DDL).await;
+    let mut oban = Oban::start(&database, "web.1").await;
+    assert!(oban.elect(600.0).await);
+    let client = database.connect().await;
+    // A row that was written, even with what it had, has another xmin or ctid.
+    let row = async || {
+        let rows = client.query("SELECT xmin::text, ctid::text, p::text FROM oban_peers p", &[]).await;
+        rows.unwrap().iter().map(|row| [0, 1, 2].map(|at| row.get::<_, String>(at))).collect::<Vec<_>>()
+    };
+    let before = row().await;
+    let mut here: Box<dyn Oracle> = Box::new(peer(&database.url(), "web.1"));
+    let mut there: Box<dyn Oracle> = Box::new(peer(&database.url(), "web.2"));
+    assert!(matches!(here.claim().await, Answer::Denied { .. }), "it is new");
+    Env::system().sleep(SETTLE + Duration::from_millis(20)).await;
+    repeats_itself(&Conduct::default(), &mut here).await;
+    for oracle in [&mut there, &mut here] {
+        assert!(matches!(oracle.abdicate(None).await, Answer::Denied { .. }));
+        assert!(matches!(oracle.abdicate(Some("web.2")).await, Answer::Denied { .. }));
+    }
+    assert!(matches!(there.claim().await, Answer::Denied { .. }));
+    assert!(matches!(there.refresh().await, Answer::Denied { .. }));
+    repeats_itself(&Conduct::default(), &mut here).await;
+    assert_eq!(row().await, before);
+    let made = client.query("SELECT 1 FROM pg_class WHERE relname LIKE 'tenure%'", &[]).await.unwrap();
+    assert!(made.is_empty(), "nothing else was made");
 }

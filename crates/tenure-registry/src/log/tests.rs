@@ -17,7 +17,8 @@ fn entry(name: &str, session: SessionId, position: u64) -> Arc<Entry> {
     let owner = Arc::new(owner(session));
     let metadata = Metadata::new();
     let (number, since_ms, epoch) = (position, 0, 1);
-    Arc::new(Entry { name: name.into(), owner, number, metadata, since_ms, epoch, position })
+    let name = name.into();
+    Arc::new(Entry { name, owner, number, described: number, metadata, since_ms, epoch, position })
 }
 
 fn names(assembly: &Assembly) -> Vec<&str> {
@@ -46,9 +47,9 @@ fn what_a_page_has_is_not_done_again() {
     let name = |text: &str| text.parse().unwrap();
     let register = |text: &str| Change::Register { name: name(text), number: 5, metadata: Metadata::new() };
     // At 5: before the page of `m` was written, and after that of `a`.
-    batch.add(&owner(session), Change::Ended);
-    batch.add(&owner(session), register("b"));
-    batch.add(&owner(session), register("y"));
+    batch.add(&owner(session), 0, Change::Ended);
+    batch.add(&owner(session), 0, register("b"));
+    batch.add(&owner(session), 0, register("y"));
     assembly.take_batch(5, &batch);
     assert_eq!(names(&assembly), ["b", "x"]);
 }
@@ -101,7 +102,7 @@ impl Bench {
         let log = |cluster: &Cluster| {
             let ground = cluster.ground();
             let keys = Arc::new(RegistryKeys::new(ground.keys(), &registry, Key::from("leader")));
-            Log { ground, keys }
+            Log { store: Arc::clone(ground.store()), keys }
         };
         Self {
             names: Names::default(),
@@ -123,7 +124,7 @@ impl Bench {
         self.pages.begin(&self.names, self.base);
         let position = self.names.position() + 1;
         let (pages, base) = self.pages.take(&self.names, budget, most);
-        let (keys, bytes) = (Arc::clone(&self.log.keys), batch.encode());
+        let (keys, bytes) = (Arc::clone(&self.log.keys), batch.encode(0));
         let mut commit = Commit::new().set(keys.batch(position), bytes.clone());
         for write in pages {
             let key = keys.page(&write.first);
@@ -134,12 +135,12 @@ impl Bench {
         }
         if let Some(base) = base {
             commit = commit.set(keys.base.clone(), base.encode());
-            commit = commit.set(keys.freed.clone(), encode_freed(&self.names.freed()));
+            commit = commit.set(keys.floors.clone(), encode_floors(&self.names.parties()));
             commit = commit.delete_range(keys.log_through(base.position));
             self.base = base;
         }
         self.store.commit(commit).await.unwrap();
-        let Step::Applied(moved) = self.names.apply(position, batch) else { panic!("out of order") };
+        let Step::Applied(moved) = self.names.apply(position, batch.clone()) else { panic!("out of order") };
         self.pages.note(&moved, bytes.len());
     }
 
@@ -152,10 +153,9 @@ impl Bench {
         let (listed, position) = self.names.list(&crate::Query::all(), None, usize::MAX);
         assert_eq!((loaded.position, loaded.epoch), (position, self.names.epoch()));
         assert_eq!(loaded.entries.values().cloned().collect::<Vec<_>>(), listed);
-        // Whoever loads knows as well as the leader which registrations must not come back.
-        let missing: Vec<Mark> =
-            self.names.freed().into_iter().filter(|mark| !loaded.freed.contains(mark)).collect();
-        assert!(missing.is_empty(), "{missing:?}");
+        // Whoever loads knows as well as the leader what is a copy.
+        let party = |(owner, floor): &(Arc<Owner>, u64)| Party { owner: (**owner).clone(), floor: *floor };
+        assert_eq!(loaded.parties.values().map(party).collect::<Vec<_>>(), self.names.parties());
     }
 
     async fn keys(&self) -> (usize, usize) {
@@ -197,7 +197,8 @@ impl Turn {
             (0, _) => (owner(session), Change::Ended),
             (1..12, None) => (owner(session), Change::Register { name, number, metadata }),
             (1..5, Some(held)) => {
-                ((*held.owner).clone(), Change::Describe { name, number: held.number, metadata })
+                let (request, number) = (number, held.number);
+                ((*held.owner).clone(), Change::Describe { name, number, request, metadata })
             }
             (_, Some(held)) => ((*held.owner).clone(), Change::Unregister { name, number: held.number }),
             (_, None) => (owner(session), Change::Unregister { name, number }),
@@ -226,13 +227,13 @@ proptest! {
                     // One change of a name a batch, so that what is there decides.
                     if turn.sort > 0 && touched.insert(turn.name) {
                         let (owner, change) = turn.change(&bench.names, number);
-                        batch.add(&owner, change);
+                        batch.add(&owner, number, change);
                     }
                 }
                 if at % 37 == 0 {
                     let (owner, change) = Turn { sort: 0, name: 0, session: 1, kilobytes: 0 }.change(&bench.names, 0);
                     batch = Batch { epoch: batch.epoch, at_ms: batch.at_ms, ..Batch::default() };
-                    batch.add(&owner, change);
+                    batch.add(&owner, 0, change);
                 }
                 bench.write(&batch, budget, most).await;
                 if at % 100 == 99 {
@@ -276,7 +277,7 @@ proptest! {
                         kilobytes: u8::try_from(dice.random_in(0..6)).unwrap(),
                     };
                     let (owner, change) = turn.change(&bench.names, number);
-                    batch.add(&owner, change);
+                    batch.add(&owner, number, change);
                 }
                 bench.write(&batch, 40_000, 2).await;
                 let (listed, position) = bench.names.list(&crate::Query::all(), None, usize::MAX);

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Event, Metadata, Subscription};
+use crate::{Event, Metadata, Subscription, batch::Change};
 
 const NAMES: [&str; 6] = ["a", "a/1", "a/2", "b", "b/1", "c"];
 
@@ -55,7 +55,8 @@ fn change(model: &mut Model, step: (u8, usize, u8, u8, u8), number: u64) -> (Own
         }
         (1 | 3, Some((who, number, _))) => {
             model.insert(name.into(), (who, number, metadata(zone, data)));
-            (owner(who), Change::Describe { name: parsed, number, metadata: metadata(zone, data) })
+            let (request, metadata) = (number, metadata(zone, data));
+            (owner(who), Change::Describe { name: parsed, number, request, metadata })
         }
         (4, _) => {
             model.retain(|_, (holder, ..)| *holder != who);
@@ -63,7 +64,10 @@ fn change(model: &mut Model, step: (u8, usize, u8, u8, u8), number: u64) -> (Own
         }
         // Those that are too late change nothing.
         (2, None) => (owner(who), Change::Unregister { name: parsed, number }),
-        (_, _) => (owner(who), Change::Describe { name: parsed, number: 0, metadata: metadata(zone, data) }),
+        (_, _) => {
+            let (request, metadata) = (number, metadata(zone, data));
+            (owner(who), Change::Describe { name: parsed, number: 0, request, metadata })
+        }
     }
 }
 
@@ -72,6 +76,7 @@ fn seen(model: &Model, query: &Query) -> BTreeMap<String, (u64, Metadata)> {
         name: name.into(),
         owner: Arc::new(owner(*who)),
         number: *number,
+        described: *number,
         metadata: metadata.clone(),
         since_ms: 0,
         epoch: 0,
@@ -79,6 +84,14 @@ fn seen(model: &Model, query: &Query) -> BTreeMap<String, (u64, Metadata)> {
     };
     let meant = model.iter().filter(|(name, held)| query.matches(&entry(name, held)));
     meant.map(|(name, (_, number, metadata))| (name.clone(), (*number, metadata.clone()))).collect()
+}
+
+/// All that is there, as if it had been read from the store.
+fn loaded(names: &Names, position: u64) -> Loaded {
+    let state = names.state.read();
+    let party = |held: &Held| (held.owner.session, (Arc::clone(&held.owner), held.floor));
+    let parties = state.owners.values().map(party).collect();
+    Loaded { position, epoch: 1, entries: state.ordered.clone(), parties }
 }
 
 /// What somebody knows who hears every event.
@@ -146,18 +159,16 @@ proptest! {
             for step in steps {
                 number += 1;
                 let (owner, change) = change(&mut model, *step, number);
-                batch.add(&owner, change);
+                batch.add(&owner, number, change);
             }
-            others.apply(position, &batch);
+            others.apply(position, batch.clone());
             if replaced.contains(&at) {
-                // As if it had been read from the store.
-                let entries = others.state.read().ordered.clone();
-                names.replace(Loaded { position, epoch: 1, entries, freed: Vec::new() });
+                names.replace(loaded(&others, position));
             } else {
-                prop_assert!(matches!(names.apply(position, &batch), Step::Applied(_)));
+                prop_assert!(matches!(names.apply(position, batch.clone()), Step::Applied(_)));
             }
-            prop_assert_eq!(names.apply(position, &batch), Step::Known);
-            prop_assert_eq!(names.apply(position + 2, &batch), Step::Gap);
+            prop_assert_eq!(names.apply(position, batch.clone()), Step::Known);
+            prop_assert_eq!(names.apply(position + 2, batch.clone()), Step::Gap);
             for (query, listening) in &mut heard {
                 let expected = seen(&model, query);
                 let (listed, _) = names.list(query, None, 100);
@@ -180,7 +191,7 @@ proptest! {
         prop_assert_eq!(state.bytes, weight);
         let owned: usize = state.owners.values().map(|held| held.names.len()).sum();
         prop_assert_eq!(owned, state.ordered.len());
-        prop_assert!(state.owners.values().all(|held| !held.names.is_empty()));
+        prop_assert_eq!(names.parties(), others.parties(), "whether heard or read");
         let labelled: usize = state.ordered.values().map(|entry| entry.metadata.labels.len()).sum();
         prop_assert_eq!(state.labels.values().map(BTreeSet::len).sum::<usize>(), labelled);
     }
@@ -192,9 +203,9 @@ fn pages_of_a_list_begin_behind_the_one_before() {
     let mut batch = Batch::default();
     for (number, name) in NAMES.into_iter().enumerate() {
         let name = name.parse().unwrap();
-        batch.add(&owner(1), Change::Register { name, number: number as u64, metadata: metadata(1, 0) });
+        batch.add(&owner(1), 0, Change::Register { name, number: number as u64, metadata: metadata(1, 0) });
     }
-    names.apply(1, &batch);
+    names.apply(1, batch.clone());
     for query in [Query::all(), Query::all().label("zone", "z1"), Query::all().label_prefix("zone", "")] {
         let listed = |after: Option<&str>, limit| -> Vec<String> {
             names.list(&query, after, limit).0.iter().map(|entry| entry.name().to_owned()).collect()
@@ -211,16 +222,23 @@ fn pages_of_a_list_begin_behind_the_one_before() {
 }
 
 #[test]
-fn what_was_taken_back_is_remembered_by_whoever_reads_it_and_as_long_as_its_session_lasts() {
+fn what_an_owner_has_told_is_remembered_by_whoever_reads_it_and_as_long_as_its_session_lasts() {
     let names = Names::default();
-    let marks = [(owner(1).session, 7), (owner(2).session, 8)];
-    names.replace(Loaded { position: 3, epoch: 1, entries: BTreeMap::new(), freed: marks.to_vec() });
-    assert!(marks.iter().all(|mark| names.was_freed(*mark)));
-    assert_eq!(names.freed(), marks);
+    let parties =
+        [(owner(1), 7), (owner(2), 8)].map(|(owner, floor)| (owner.session, (Arc::new(owner), floor)));
+    names.replace(Loaded { position: 3, epoch: 1, entries: BTreeMap::new(), parties: parties.into() });
+    let floors = || names.parties().iter().map(|party| party.floor).collect::<Vec<_>>();
+    assert_eq!((floors(), names.floor(owner(2).session), names.floor(owner(3).session)), (vec![7, 8], 8, 0));
     let mut batch = Batch::default();
-    batch.add(&owner(1), Change::Ended);
-    names.apply(4, &batch);
-    assert_eq!(names.freed(), marks[1..]);
+    let name = "a".parse().unwrap();
+    // An earlier word that comes late counts for nothing.
+    batch.add(&owner(2), 5, Change::Unregister { name, number: 3 });
+    batch.add(&owner(1), 0, Change::Ended);
+    names.apply(4, batch.clone());
+    assert_eq!(floors(), [8]);
+    // It had ended before what is read.
+    names.replace(Loaded { position: 9, epoch: 1, entries: BTreeMap::new(), parties: BTreeMap::new() });
+    assert_eq!((floors(), names.owners().len()), (vec![], 0));
 }
 
 #[tokio::test]
@@ -230,16 +248,16 @@ async fn whoever_waits_while_all_is_read_anew_is_given_all_of_it() {
     assert!(matches!(subscription.next().await, Event::Snapshot { position: 0, .. }));
     let mut batch = Batch::default();
     let name = "a".parse().unwrap();
-    batch.add(&owner(1), Change::Register { name, number: 1, metadata: metadata(0, 0) });
-    names.apply(1, &batch);
+    batch.add(&owner(1), 0, Change::Register { name, number: 1, metadata: metadata(0, 0) });
+    names.apply(1, batch.clone());
     let waiting = tokio::spawn(async move {
         assert!(matches!(subscription.next().await, Event::Joined { position: 1, .. }));
         subscription.next().await
     });
     tokio::task::yield_now().await;
     // Nothing is different, and yet something may have come and gone.
-    let entries = names.state.read().ordered.clone();
-    assert!(names.replace(Loaded { position: 9, epoch: 1, entries, freed: Vec::new() }).is_empty());
+    let anew = loaded(&names, 9);
+    assert!(names.replace(anew).is_empty());
     let told = waiting.await.unwrap();
     assert!(matches!(&told, Event::Snapshot { entries, position: 9 } if entries.len() == 1), "{told:?}");
 }

@@ -8,9 +8,9 @@ use tenure_store::{Env, MemoryStore, Store};
 use super::*;
 use crate::{
     Metadata, Registries as _, Registry, RegistryError,
-    batch::Batch,
+    batch::{Batch, Change},
     message::{Question, Reply},
-    request::request,
+    request::{Words, ask},
 };
 
 async fn node(store: &Arc<MemoryStore>, env: &Env, name: &str) -> (Cluster, Registry) {
@@ -28,8 +28,8 @@ fn forged(epoch: u64) -> bytes::Bytes {
     let mut batch = Batch { epoch, ..Batch::default() };
     let owner = Owner { node: "x".parse().unwrap(), session: SessionId::from_bytes([7; SessionId::BYTES]) };
     let name = "forged".parse().unwrap();
-    batch.add(&owner, Change::Register { name, number: 1, metadata: Metadata::new() });
-    batch.encode()
+    batch.add(&owner, 1, Change::Register { name, number: 1, metadata: Metadata::new() });
+    batch.encode(0)
 }
 
 #[tokio::test(start_paused = true)]
@@ -96,7 +96,9 @@ async fn what_was_never_sent_was_not_done() {
     // As before anybody was elected.
     member.transfer_snapshot(u64::MAX).await;
     member.seen.send_replace(crate::member::Seen::default());
-    let change = Change::Unregister { name: "x".parse().unwrap(), number: 1 };
-    let refused = request(member, member.me(), change, Duration::from_millis(100)).await.unwrap_err();
+    let name = "x".parse().unwrap();
+    let words = Words::new("taking back the registration of", &name);
+    let asked = ask(member, member.me(), words, |_| Change::Unregister { name, number: 1 }).unwrap();
+    let refused = asked.outcome(Duration::from_millis(100)).await.unwrap_err();
     assert!(matches!(refused, RegistryError::Unavailable { .. }) && refused.is_transient(), "{refused}");
 }

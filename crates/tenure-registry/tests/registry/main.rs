@@ -9,6 +9,7 @@ mod processes;
 mod net;
 mod sim;
 
+mod copies;
 mod kept;
 mod lifetimes;
 mod mailboxes;
@@ -17,4 +18,5 @@ mod proofs;
 mod queries;
 mod races;
 mod steps;
+mod views;
 mod watching;

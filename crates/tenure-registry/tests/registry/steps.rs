@@ -294,3 +294,35 @@ async fn who_leads_can_be_watched_without_the_elector() {
     let strange = Elector::leader_at(&key, &"?".into()).unwrap_err().to_string();
     assert!(strange.contains("leader"), "{strange}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_leaves_commits_all_that_it_has_taken_before_another_leads() {
+    let sim = Sim::new();
+    let mut seats = sim.seats(3).await;
+    let leader = seats.remove(0);
+    let register = |number: usize| {
+        let (registry, name) = (seats[number % 2].registry.clone(), format!("x{number}"));
+        tokio::spawn(async move {
+            let (mailbox, _inbox) = mailbox::<(), ()>(1);
+            registry.register(&name, &mailbox).await.unwrap()
+        })
+    };
+    leader.link.set_faults(Faults { delay: Duration::from_millis(100), ..Faults::NONE });
+    // One is under way, and the others wait for it.
+    let mut asking = vec![register(0)];
+    sim.env.sleep(Duration::from_millis(1)).await;
+    asking.extend((1..40).map(register));
+    sim.env.sleep(Duration::from_millis(1)).await;
+    assert_eq!(seats[0].registry.len(), 0, "nothing is committed yet");
+    leader.cluster.leave().await;
+    let mut kept = Vec::new();
+    for asked in asking {
+        kept.push(asked.await.unwrap());
+    }
+    sim.until_leads_one_of(&[&seats[0], &seats[1]]).await;
+    for registration in &kept {
+        let entry = seats[0].registry.whereis_consistent(registration.name()).await.unwrap().unwrap();
+        assert_eq!((entry.epoch(), entry.number()), (1, registration.number()), "{entry:?}");
+    }
+    assert_eq!(seats[0].registry.leader().await.unwrap().epoch, 2);
+}

@@ -23,9 +23,16 @@ use crate::{
     keys::{SWEEP, ServerKeys},
     kind::Kind,
     once::{self, Answer, Known, Late},
+    owed,
     parcel::{Attempt, Parcel, millis},
     reply::{self, Outcome},
 };
+
+/// How much later answers that are owed are swept at least: callers rarely wait for longer than seconds.
+const OWED_STEP: Duration = Duration::from_secs(60);
+
+/// For how long a caller that waits for a later answer is told of a deletion at most.
+const OWED_MOST: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// What a commit is made of.
 pub(crate) struct Making<'a, S: Server> {
@@ -51,6 +58,8 @@ pub(crate) struct Made {
     /// Answers to calls of before, for their idempotency keys, if these are still there and have none.
     pub(crate) late: Vec<Late>,
     pub(crate) mark: u64,
+    /// What a flaw takes out of the commit: it is made after it.
+    pub(crate) apart: Commit,
     /// Calls of this process that became dead letters in this run, by their place: the error.
     pub(crate) died: BTreeMap<usize, ServerError>,
 }
@@ -67,7 +76,7 @@ impl Made {
             }
         }
         for late in &self.late {
-            commit.checks.extend(late.checks.iter().cloned());
+            commit = commit.check(late.check.clone());
             commit.writes.extend(late.writes.iter().cloned());
         }
         commit
@@ -96,11 +105,17 @@ impl<S: Server> Making<'_, S> {
         if let Some(why) = self.run.stop.take() {
             head.stopped = Some(why);
         }
+        commit = self.owe(commit, &mut head);
         commit = self.cancel(commit)?;
-        commit = self.send(commit);
+        let mut apart = Commit::new();
+        match self.kind.flaws.sent_apart {
+            true => apart = self.send(apart),
+            false => commit = self.send(commit),
+        }
         for wanted in &self.run.effects {
             let session = self.kind.ground.session().id();
-            commit = effects::add(commit, self.keys, wanted, session, self.limits);
+            let into = if self.kind.flaws.effects_apart { &mut apart } else { &mut commit };
+            *into = effects::add(std::mem::take(into), self.keys, wanted, session, self.limits);
         }
         let says_so = |sent: &Sent| sent.keys.work == self.keys.work && sent.later.is_none();
         if !self.run.effects.is_empty() && !self.run.sent.iter().any(says_so) {
@@ -110,7 +125,7 @@ impl<S: Server> Making<'_, S> {
             commit = answer.forget(commit, self.keys);
         }
         for (key, given) in &self.run.onces {
-            let (until, sweep) = until(self.now, S::POLICY.answers_kept);
+            let (until, sweep) = until(self.now, S::POLICY.answers_kept, eighth(S::POLICY.answers_kept));
             let number = self.kind.ground.env().random_u64();
             let (with_pieces, record) = once::record(commit, self.keys, until, given, number, self.limits);
             commit = with_pieces.set(self.keys.once(key), record);
@@ -124,7 +139,27 @@ impl<S: Server> Making<'_, S> {
         commit = commit.set(self.keys.head.clone(), head.encode());
         let replies = std::mem::take(&mut self.run.replies);
         let late = self.late()?;
-        Ok(Made { head, commit, replies, late, mark: self.mark, died })
+        Ok(Made { head, commit, replies, late, mark: self.mark, apart, died })
+    }
+
+    /// Notes whom an answer is owed that comes later, so that they are told if the server is deleted before; and forgets
+    /// those who get it.
+    fn owe(&self, commit: Commit, head: &mut Head) -> Commit {
+        let mut commit = self.run.paid.iter().cloned().fold(commit, Commit::delete);
+        for (item, came) in self.plan.items.iter().zip(&self.run.came) {
+            let (Came::Done(None), Some(to)) = (came, item.address()) else { continue };
+            let answers = self.run.replies.get(&to.session());
+            if answers.is_some_and(|answers| answers.iter().any(|(slot, _)| *slot == to.slot)) {
+                continue;
+            }
+            let kept = Duration::from_millis(item.until_ms).saturating_sub(self.now).min(OWED_MOST);
+            // Of few sorts, however many different times callers wait.
+            let steps = (kept / 8).as_secs() / OWED_STEP.as_secs();
+            let (until, sweep) = until(self.now, kept, OWED_STEP * (1 << steps.max(1).ilog2()));
+            commit = commit.set(self.keys.owed(to.session(), to.slot), owed::record(until));
+            commit = self.sweep_at(commit, head, sweep);
+        }
+        commit
     }
 
     /// Answers whose time is over, and that new ones take the place of.
@@ -280,7 +315,7 @@ impl<S: Server> Making<'_, S> {
         }
         died.insert(at, ServerError::Failed { server: self.id.clone(), attempts: attempts as u64, error });
         head.died += 1;
-        let (until, sweep) = until(self.now, S::POLICY.dead_kept);
+        let (until, sweep) = until(self.now, S::POLICY.dead_kept, eighth(S::POLICY.dead_kept));
         let number = self.kind.ground.env().random_u64();
         let (commit, entry) = entry(commit, self.keys, std::slice::from_ref(&parcel), number, self.limits);
         let commit = commit.set(self.keys.dead(head.died), dead::record(millis(self.now), until, &entry));
@@ -318,12 +353,15 @@ impl<S: Server> Making<'_, S> {
     }
 }
 
-/// Until when something is kept, and when it is swept: an eighth later at most, so that a server has few sweeps to come.
-fn until(now: Duration, kept: Duration) -> (u64, u64) {
-    let (now_ms, kept_ms) = (millis(now), millis(kept));
-    let step = (kept_ms / 8).max(1000);
-    let until = now_ms.saturating_add(kept_ms);
+/// Until when something is kept, and when it is swept: one such step later at most.
+fn until(now: Duration, kept: Duration, step: Duration) -> (u64, u64) {
+    let (step, until) = (millis(step), millis(now.saturating_add(kept)));
     (until, until.div_ceil(step).saturating_mul(step))
+}
+
+/// The step of what is kept for so long, so that a server has few sweeps to come.
+fn eighth(kept: Duration) -> Duration {
+    (kept / 8).max(Duration::from_secs(1))
 }
 
 pub(crate) fn delete_pieces(commit: Commit, keys: &ServerKeys, pieces: Option<(u64, u64)>) -> Commit {

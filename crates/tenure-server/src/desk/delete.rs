@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     Server, ServerError,
-    farewell::Farewell,
+    farewell::{Farewell, TRIES_MAX},
     keys::{SWEEP, numbers_of},
 };
 
@@ -27,23 +27,28 @@ impl<S: Server> Desk<S> {
         farewell: &mut Farewell,
     ) {
         for (item, came) in plan.items.iter().zip(&run.came) {
-            if let Some(to) = item.to.or(item.waiting.as_ref().map(|waiting| waiting.address)) {
+            if let Some(to) = item.address() {
                 // What has failed would have been tried again.
                 farewell.set(to, matches!(came, Came::Failed) && !item.hopeless);
             }
         }
-        let deletion = self.keys.delete(Commit::new(), farewell.effects || !run.effects.is_empty());
+        let effects = farewell.effects || !run.effects.is_empty();
+        let deletion = self.keys.delete(Commit::new(), effects, self.kind.flaws);
         let gone: Vec<Range> = deletion.writes.iter().map(Write::range).collect();
         let is_gone = |write: &Write| gone.iter().any(|range| range.contains(write.range().start()));
-        let own: BTreeSet<Key> = self.own_dues(made).collect();
+        let set: BTreeSet<Key> = self.dues_set(made).collect();
+        let sweeps: BTreeSet<Key> = made.head.sweeps.iter().map(|at| self.keys.due(*at, SWEEP)).collect();
         let mut commit = std::mem::take(&mut made.commit);
-        commit.writes.retain(|write| !is_gone(write) && !own.contains(write.range().start()));
+        let is_due = |key: &Key| set.contains(key) || sweeps.contains(key);
+        commit.writes.retain(|write| !is_gone(write) && !is_due(write.range().start()));
         made.late.retain(|late| !late.writes.iter().any(is_gone));
+        commit.checks.extend(farewell.unchanged.take().filter(|_| self.turn.deletions <= TRIES_MAX));
         let written: BTreeSet<Key> =
             commit.writes.iter().map(|write| write.range().start().clone()).collect();
-        made.commit = own.difference(&written).cloned().fold(commit.and(deletion), Commit::delete);
+        made.commit = commit.and(deletion);
+        farewell.add_dues(sweeps);
         let (answers, dues) = farewell.some(&self.room_beside(run, made));
-        let dues = dues.into_iter().filter(|due| !own.contains(due) && !written.contains(due));
+        let dues = dues.into_iter().filter(|due| !written.contains(due));
         made.commit = dues.fold(std::mem::take(&mut made.commit), Commit::delete);
         for (session, answers) in answers {
             made.replies.entry(session).or_default().extend(answers);
@@ -70,7 +75,7 @@ impl<S: Server> Desk<S> {
         made: Made,
         farewell: Farewell,
     ) {
-        (self.memory, self.look) = (None, false);
+        (self.memory, self.look, self.turn.deletions) = (None, false, 0);
         for item in plan.items.split_off(run.came.len()) {
             refuse(item, ServerError::Deleted(self.id.clone()));
         }
@@ -79,12 +84,11 @@ impl<S: Server> Desk<S> {
         self.tell(plan.items, &mut run, made.died, None);
     }
 
-    /// Keys of `due` that this commit would set or that are to be swept.
-    fn own_dues(&self, made: &Made) -> impl Iterator<Item = Key> {
+    /// Keys of `due` that this commit would set for timers of its own.
+    fn dues_set(&self, made: &Made) -> impl Iterator<Item = Key> {
         let timers = self.keys.timers();
         let keys = made.commit.writes.iter().map(|write| write.range().start().clone());
         let set = keys.filter(move |key| timers.contains(key)).filter_map(|key| numbers_of(&key).ok());
-        let sweeps = made.head.sweeps.iter().map(|at| (SWEEP, *at));
-        set.chain(sweeps).map(|(timer, at)| self.keys.due(at, timer))
+        set.map(|(timer, at)| self.keys.due(at, timer))
     }
 }

@@ -57,6 +57,8 @@ pub(crate) struct Item<S: Server> {
     pub(crate) to: Option<Address>,
     pub(crate) key: Option<String>,
     pub(crate) sent_ms: u64,
+    /// Until when its caller waits.
+    pub(crate) until_ms: u64,
     pub(crate) attempts: Vec<Attempt>,
     /// Whether only its locked work is left to do.
     pub(crate) locked: bool,
@@ -89,6 +91,7 @@ impl<S: Server> Item<S> {
             to: parcel.to,
             key: parcel.key,
             sent_ms: parcel.sent_ms,
+            until_ms: parcel.until_ms,
             attempts: parcel.attempts,
             locked: parcel.locked,
             failed: None,
@@ -117,6 +120,7 @@ impl<S: Server> Item<S> {
             to: None,
             key,
             sent_ms,
+            until_ms: 0,
             attempts: Vec::new(),
             locked: false,
             failed: None,
@@ -139,13 +143,19 @@ impl<S: Server> Item<S> {
         Ok(Parcel {
             id: self.id,
             sort: self.sort,
-            to: self.to.or(self.waiting.as_ref().map(|waiting| waiting.address)),
+            to: self.address(),
             key: self.key.clone(),
             sent_ms: self.sent_ms,
+            until_ms: self.until_ms,
             attempts: self.attempts.clone(),
             locked: self.locked,
             body,
         })
+    }
+
+    /// Where its caller waits, if an answer can come through the store.
+    pub(crate) fn address(&self) -> Option<Address> {
+        self.to.or(self.waiting.as_ref().map(|waiting| waiting.address))
     }
 
     /// It will never be handled.

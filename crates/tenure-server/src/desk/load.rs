@@ -12,7 +12,7 @@ use super::item::{Load, Loaded};
 use crate::{
     RawParts, Server, ServerError, Stored,
     head::Head,
-    keys::{self, ServerKeys},
+    keys::{self, LATER, ServerKeys},
     kind::Kind,
     parcel::Bundle,
     reply,
@@ -203,6 +203,9 @@ pub(crate) async fn pieces(store: &dyn Store, range: &Range) -> Result<Option<By
         let page = answer.range(0);
         for item in &page.items {
             let (_, number) = keys::numbers_of(&item.key)?;
+            if number == LATER {
+                continue;
+            }
             let (of, piece) = reply::piece(&item.key, &item.value)?;
             found.insert(number, piece);
             count = Some(of);

@@ -20,8 +20,10 @@
 //! by one, and says before each that it does. A message whose runner goes at that moment counts as failed. It is the
 //! same with priority messages, which may have another owner.
 
+mod birth;
 mod commit;
 mod delete;
+mod doubt;
 mod item;
 mod load;
 mod plan;
@@ -56,7 +58,7 @@ use sweep::Sweep;
 use turn::Turn;
 use work::Worker;
 
-use crate::{Server, ServerError, keys::ServerKeys, kind::Kind};
+use crate::{Server, ServerError, keys::ServerKeys, kind::Kind, watchdog::Slot};
 
 /// How many requests wait for a desk before callers do.
 pub(crate) const WAITING_MAX: usize = 8192;
@@ -71,7 +73,7 @@ pub(crate) enum Request<S: Server> {
     Handle(Item<S>),
     /// Show the state.
     Look(Look<S>),
-    /// There may be something in the store.
+    /// There may be something in the store: [`Shared::poked`] says so. This only wakes it.
     Poke,
     /// Locked work has ended.
     Worked(work::Worked<S>),
@@ -79,6 +81,8 @@ pub(crate) enum Request<S: Server> {
     Sweep(u64),
     /// Effects that were to be done are done.
     EffectsDone,
+    /// A commit whose outcome was told as unknown has landed, or can't any more.
+    Settled,
 }
 
 /// The way to a desk.
@@ -100,16 +104,16 @@ pub(crate) struct Shared {
     pub(crate) busy: AtomicBool,
     /// When it was used last, counted in rounds of the janitor.
     pub(crate) used: AtomicU64,
-    /// Whether a poke is on its way.
+    /// Whether it was poked, and has not noticed yet.
     pub(crate) poked: AtomicBool,
 }
 
 impl<S: Server> DeskRef<S> {
     /// Says that there may be something in the store.
     pub(crate) fn poke(&self) {
-        if !self.shared.poked.swap(true, Ordering::SeqCst) && self.requests.try_send(Request::Poke).is_err() {
-            // It is about to look anyway, or is gone.
-            self.shared.poked.store(false, Ordering::SeqCst);
+        if !self.shared.poked.swap(true, Ordering::SeqCst) {
+            // If too much waits for it, it does not sleep, and sees that it was poked; or it is gone.
+            let _ = self.requests.try_send(Request::Poke);
         }
     }
 }
@@ -143,6 +147,10 @@ pub(crate) struct Desk<S: Server> {
     more_effects: bool,
     /// Tells who does them.
     effects_told: Arc<Notify>,
+    /// How many commits may land yet whose outcome was told as unknown.
+    doubts: usize,
+    /// Where it says what it runs.
+    slot: Arc<Slot>,
     turn: Turn,
 }
 
@@ -155,7 +163,7 @@ impl<S: Server> Desk<S> {
             keys: Arc::new(ServerKeys::new(kind.ground.keys(), &kind.name, &id)),
             limits: kind.ground.store().limits(),
             kind: Arc::clone(kind),
-            id,
+            id: id.clone(),
             requests,
             own: send.downgrade(),
             shared: Arc::clone(&shared),
@@ -170,7 +178,9 @@ impl<S: Server> Desk<S> {
             worked: None,
             effects: false,
             more_effects: false,
+            doubts: 0,
             effects_told: Arc::default(),
+            slot: Arc::new(Slot::new(S::KIND, id.clone(), S::POLICY.slow)),
             turn: Turn::default(),
         };
         kind.ground.env().spawn(desk.run());
@@ -181,7 +191,8 @@ impl<S: Server> Desk<S> {
     async fn run(mut self) {
         loop {
             if self.is_idle() {
-                self.shared.busy.store(self.worker.is_some() || self.effects, Ordering::SeqCst);
+                let busy = self.worker.is_some() || self.effects || self.doubts > 0;
+                self.shared.busy.store(busy, Ordering::SeqCst);
                 match self.requests.recv().await {
                     Some(request) => self.take(request),
                     None => return,
@@ -190,6 +201,11 @@ impl<S: Server> Desk<S> {
             self.shared.busy.store(true, Ordering::SeqCst);
             while let Ok(request) = self.requests.try_recv() {
                 self.take(request);
+            }
+            self.look |= self.shared.poked.swap(false, Ordering::SeqCst);
+            if self.own.strong_count() == 0 && std::mem::take(&mut self.look) {
+                // Nobody can ask it any more, so no work can be begun: what the store has is for others.
+                self.send_waiting();
             }
             self.turn().await;
         }
@@ -215,10 +231,8 @@ impl<S: Server> Desk<S> {
             }
             Request::Handle(item) => self.waiting.push_back(item),
             Request::Look(look) => self.looks.get_mut().push(look),
-            Request::Poke => {
-                self.shared.poked.store(false, Ordering::SeqCst);
-                self.look = true;
-            }
+            // It is noticed before the next turn.
+            Request::Poke => {}
             // Its claim may be lost, and may be taken again.
             Request::Worked(work::Worked { outcome: None, .. }) => (self.worker, self.look) = (None, true),
             Request::Worked(worked) => self.worked = Some(worked),
@@ -229,6 +243,10 @@ impl<S: Server> Desk<S> {
                 if std::mem::take(&mut self.more_effects) {
                     self.start_effects();
                 }
+            }
+            Request::Settled => {
+                self.doubts -= 1;
+                self.start_effects();
             }
         }
     }

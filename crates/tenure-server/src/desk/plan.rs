@@ -71,6 +71,11 @@ impl<S: Server> Desk<S> {
         Ok(self.kind.ground.store().get(&self.kind.ground.keys().session(session)).await?.is_none())
     }
 
+    /// Whether the session of this node may have ended. Whoever takes messages over without one would be taken for dead at once, and they be blamed for it.
+    pub(super) fn has_lapsed(&self) -> bool {
+        self.kind.ground.session().remaining().is_zero()
+    }
+
     /// What to do in this turn; `None` if there is nothing, or not yet.
     /// `is_overtaking`: something was on its way to the queue when that was read.
     pub(super) async fn plan(
@@ -84,7 +89,7 @@ impl<S: Server> Desk<S> {
         if lock != Lock::Ours {
             (self.worker, self.worked) = (None, None);
         }
-        let looked = view.is_some();
+        let (looked, is_unborn) = (view.is_some(), self.is_unborn(view.as_ref()));
         let (queue, urgent, full) =
             view.map_or_else(Default::default, |view| (view.queue, view.urgent, view.full));
         let mut plan = Plan {
@@ -99,13 +104,17 @@ impl<S: Server> Desk<S> {
             more_urgent: false,
             full,
         };
+        if is_unborn {
+            self.be_born(plan).await?;
+            return Ok(None);
+        }
         let mut fold = self.take_fold(&plan.queue, &head);
         let is_open =
             fold.is_some() || head.stopped.is_none() && matches!(lock, Lock::Free | Lock::Abandoned);
 
         let some = !plan.queue.entries.is_empty();
-        let mut take = some && is_open;
         let mine = head.owner == Some(self.me());
+        let mut take = some && is_open && (mine || !self.has_lapsed());
         if take
             && !mine
             && let Some(owner) = head.owner
@@ -157,6 +166,9 @@ impl<S: Server> Desk<S> {
                     return other.map(|_| None);
                 }
             }
+        } else if looked && self.is_stillborn(&plan) {
+            self.unmake().await?;
+            return Ok(None);
         } else if looked {
             // Nothing is there: what is marked as possible is not.
             self.look = false;
@@ -193,7 +205,10 @@ impl<S: Server> Desk<S> {
     async fn lock(&self, head: &Head) -> Result<Lock, StoreError> {
         Ok(match (head.claim, &self.worker) {
             (None, _) => Lock::Free,
-            (Some(claim), Some(worker)) if worker.token == claim.token => Lock::Ours,
+            // Tokens begin again when a server is deleted: another's may have the same.
+            (Some(claim), Some(worker)) if worker.token == claim.token && claim.session == self.me() => {
+                Lock::Ours
+            }
             (Some(claim), _) if claim.session == self.me() || self.is_gone(claim.session).await? => {
                 Lock::Abandoned
             }
@@ -222,7 +237,14 @@ impl<S: Server> Desk<S> {
             (self.worker, self.worked) = (None, None);
             return None;
         };
-        let count = queue.entries.first().map_or(0, |entry| entry.parcels.len() as u64);
+        let first = queue.entries.first();
+        let at_cursor = first.and_then(|entry| entry.parcels.get(usize::try_from(head.cursor).ok()?));
+        if at_cursor.is_none_or(|parcel| parcel.id != worker.parcel.id) && !self.kind.flaws.removed_at_lock {
+            // It was worked on for a server that was deleted meanwhile.
+            (self.worker, self.worked) = (None, None);
+            return None;
+        }
+        let count = first.map_or(0, |entry| entry.parcels.len() as u64);
         let mut origin = Origin::Queue { entry: 0, last: head.cursor + 1 >= count };
         if self.kind.flaws.removed_at_lock {
             origin = Origin::Local { told: Local::Cast(None), urgent: true };
@@ -331,11 +353,20 @@ impl<S: Server> Desk<S> {
 
     /// Writes that this node takes from the queue, before it does. Returns whether it is so.
     pub(super) async fn announce(&mut self, plan: &mut Plan<S>) -> Result<bool, ServerError> {
+        self.announce_with(plan, Commit::new()).await
+    }
+
+    /// The same, along with something else.
+    pub(super) async fn announce_with(
+        &mut self,
+        plan: &mut Plan<S>,
+        commit: Commit,
+    ) -> Result<bool, ServerError> {
         let Some(memory) = &mut self.memory else { return Ok(false) };
         let mark = self.kind.ground.env().random_u64();
         plan.head.mark(mark);
         let mut commit =
-            Commit::new().check(memory.check(&self.keys)).set(self.keys.head.clone(), plan.head.encode());
+            commit.check(memory.check(&self.keys)).set(self.keys.head.clone(), plan.head.encode());
         // What is new about the state (that it exists, or was migrated) belongs to the head.
         commit.writes.extend(memory.state.changes()?);
         match self.settle(commit, mark).await {
@@ -351,7 +382,7 @@ impl<S: Server> Desk<S> {
                 Ok(false)
             }
             End::Failed(error) => Err(error.into()),
-            End::Unknown(reason) => Err(StoreError::unavailable(reason).into()),
+            End::Unknown(reason, _) => Err(StoreError::unavailable(reason).into()),
         }
     }
 }

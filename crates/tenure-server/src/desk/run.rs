@@ -1,7 +1,7 @@
 //! [`Run`]: messages folded over a state, and all that comes of it.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     marker::PhantomData,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
@@ -10,7 +10,7 @@ use std::{
 
 use bytes::Bytes;
 use tenure_cluster::{Ground, SessionId};
-use tenure_store::{Limits, Name};
+use tenure_store::{Key, Limits, Name};
 
 use super::item::{Body, Item, Origin};
 use crate::{
@@ -21,6 +21,7 @@ use crate::{
     once::{Answer, Given, Known, Place},
     parcel::pack,
     reply::Outcome,
+    watchdog::Slot,
 };
 
 /// What came of one message.
@@ -42,6 +43,8 @@ pub(crate) struct Run<S: Server> {
     /// What came of each, in order.
     pub(crate) came: Vec<Came<S>>,
     pub(crate) replies: BTreeMap<SessionId, Vec<(u64, Outcome)>>,
+    /// What says that answers are owed which these give.
+    pub(crate) paid: BTreeSet<Key>,
     pub(crate) sent: Vec<Sent>,
     pub(crate) cancelled: Vec<Timer>,
     pub(crate) effects: Vec<Wanted>,
@@ -63,6 +66,7 @@ impl<S: Server> Default for Run<S> {
         Self {
             came: Vec::new(),
             replies: BTreeMap::new(),
+            paid: BTreeSet::new(),
             sent: Vec::new(),
             cancelled: Vec::new(),
             effects: Vec::new(),
@@ -87,6 +91,8 @@ pub(crate) struct Runner<'a, S: Server> {
     pub(crate) known: &'a Known,
     /// What the store takes: half of what a commit may hold ends the run.
     pub(crate) limits: &'a Limits,
+    /// Where it says what is being run.
+    pub(crate) slot: &'a Slot,
 }
 
 impl<S: Server> Runner<'_, S> {
@@ -171,9 +177,13 @@ impl<S: Server> Runner<'_, S> {
                 return Err(error.into());
             }
             run.weight += key.len() + bytes;
-            run.operations += 2 + bytes / self.limits.value_bytes;
+            run.operations += 3 + bytes / self.limits.value_bytes;
             run.operations += self.known.over.get(key).map_or(0, Answer::operations);
             run.onces.insert(key.clone(), packed.map_or(Given::Later(item.id), Given::Now));
+        }
+        if reply.is_none() && item.address().is_some() {
+            // That it is owed, and maybe when that is swept.
+            run.operations += 2;
         }
         self.grant(run, wishes);
         Ok(Came::Done(reply))
@@ -209,7 +219,13 @@ impl<S: Server> Runner<'_, S> {
             wishes: Wishes::default(),
             server: PhantomData,
         };
-        let start = env.now();
+        let sort = match body {
+            Body::Call(_) => "call",
+            Body::Cast(_) => "cast",
+            Body::Fold(_) => "fold",
+            Body::Broken(_) => "broken",
+        };
+        self.slot.begin(env, sort, item.id);
         let span =
             tracing::debug_span!("server.handle", kind = S::KIND, server = %self.id, message = item.id);
         let outcome = span.in_scope(|| {
@@ -220,12 +236,7 @@ impl<S: Server> Runner<'_, S> {
                 Body::Broken(words) => Err(Failure::new(words.clone())),
             }))
         });
-        let took = env.now() - start;
-        if took > S::POLICY.slow {
-            tracing::warn!(kind = S::KIND, server = %self.id, message = item.id, ?took, "a callback is slow: it keeps the other messages of its server waiting");
-            metrics::counter!("tenure_server_slow_callbacks_total", "kind" => S::KIND).increment(1);
-        }
-        metrics::histogram!("tenure_server_callback_seconds", "kind" => S::KIND).record(took);
+        metrics::histogram!("tenure_server_callback_seconds", "kind" => S::KIND).record(self.slot.end(env));
         let wishes = context.wishes;
         let reply = outcome.unwrap_or_else(|panic| Err(Failure::panicked(&*panic))).map_err(Stop::Failed)?;
         Ok((reply, wishes))
@@ -233,7 +244,7 @@ impl<S: Server> Runner<'_, S> {
 
     /// Adds what a callback has asked for.
     fn grant(&self, run: &mut Run<S>, wishes: Wishes) {
-        run.operations += wishes.replies.len()
+        run.operations += 2 * wishes.replies.len()
             + 4 * wishes.sent.len()
             + 2 * wishes.cancelled.len()
             + wishes.effects.iter().map(|it| 2 + it.body.len() / self.limits.value_bytes).sum::<usize>()
@@ -243,7 +254,7 @@ impl<S: Server> Runner<'_, S> {
             + wishes.effects.iter().map(|it| it.body.len() + 64).sum::<usize>()
             + wishes.late.iter().map(|(_, body)| body.len() + 64).sum::<usize>();
         for (place, body) in wishes.late {
-            match run.onces.get_mut(&place.key) {
+            match place.key.as_ref().and_then(|key| run.onces.get_mut(key)) {
                 // It is a call of this very run.
                 Some(given) if self.is_own(&place) && *given == Given::Later(place.number) => {
                     *given = Given::Now(body);
@@ -254,6 +265,7 @@ impl<S: Server> Runner<'_, S> {
         for (to, outcome) in wishes.replies {
             run.replies.entry(to.session()).or_default().push((to.slot, outcome));
         }
+        run.paid.extend(wishes.paid);
         run.sent.extend(wishes.sent);
         run.cancelled.extend(wishes.cancelled);
         run.effects.extend(wishes.effects);

@@ -1,12 +1,19 @@
 //! Making a commit that is marked in the head, and finding out what became of it though answers get lost.
 
 use tenure_store::{
-    Commit, CommitError, Conflict, Key, Reason, Store as _, StoreError, StoreExt as _, Version,
+    Commit, CommitError, Conflict, Key, LaneError, Reason, Store as _, StoreError, StoreExt as _, Version,
+    Versioned,
 };
 
-use super::{Desk, commit::Made};
+use super::{
+    Desk,
+    commit::Made,
+    doubt::{Doubt, outdate},
+    load::Memory,
+};
 use crate::{
     Server,
+    births::Unborn,
     head::{Fate, Head, fate},
 };
 
@@ -18,7 +25,8 @@ pub(super) enum End {
     /// There is something in the queue.
     NotEmpty,
     Failed(StoreError),
-    Unknown(Reason),
+    /// Nobody can say; and it may land yet.
+    Unknown(Reason, Doubt),
 }
 
 impl<S: Server> Desk<S> {
@@ -51,55 +59,77 @@ impl<S: Server> Desk<S> {
     /// # Errors
     /// The key of a check that did not hold, if it is neither the head's nor the queue's.
     async fn settle_or_tell(&self, commit: Commit, mark: u64) -> Result<End, Key> {
+        match &self.memory {
+            Some(Memory { version: Some(version), head, .. }) => {
+                self.settle_next(commit, mark, *version, head.marks.last().copied()).await
+            }
+            _ => self.settle_first(commit, mark).await,
+        }
+    }
+
+    /// The same with the first commit to a server: its lane tells, since the head may be gone again.
+    async fn settle_first(&self, commit: Commit, mark: u64) -> Result<End, Key> {
+        let Unborn { error, lane } = match self.kind.births.make(commit).await {
+            Ok(receipt) => return Ok(End::Done(receipt.version)),
+            Err(unborn) => unborn,
+        };
+        match error {
+            LaneError::Conflict(Conflict::Check { key, .. }) => self.meaning(key),
+            LaneError::Failed(error) => Ok(End::Failed(error)),
+            LaneError::OutcomeUnknown(reason) => {
+                // The lane went with its session. If the server is there, it tells.
+                let found = self.kind.ground.store().get(&self.keys.head).await.ok().flatten();
+                let head = found.as_ref().and_then(|found| self.decode(found));
+                if let (Some(found), Some(head)) = (found, head)
+                    && head.marks.contains(&mark)
+                {
+                    return Ok(landed(&head, mark, found.version));
+                }
+                Ok(End::Unknown(reason, Doubt::First(lane)))
+            }
+            _ => {
+                let words = "this node had no session for as long as was to be tried";
+                Ok(End::Failed(StoreError::unavailable(words)))
+            }
+        }
+    }
+
+    /// The same with a commit that checks that the head is in this version, whose last mark is `base`.
+    async fn settle_next(
+        &self,
+        commit: Commit,
+        mark: u64,
+        version: Version,
+        base: Option<u64>,
+    ) -> Result<End, Key> {
         let ground = &self.kind.ground;
-        let base = self.memory.as_ref().and_then(|memory| memory.head.marks.last().copied());
-        let version = self.version();
         let mut pauses = ground.retry().start(ground.env());
         let mut doubt = false;
         loop {
-            let birth = version.is_none().then(|| self.kind.births.next());
-            let mut copy = commit.clone();
-            copy.checks.extend(birth.iter().flat_map(|birth| birth.checks.iter().cloned()));
-            let conflict = match ground.store().commit(copy).await {
+            let conflict = match ground.store().commit(commit.clone()).await {
                 Ok(receipt) => return Ok(End::Done(receipt.version)),
                 Err(CommitError::Conflict(Conflict::Contention)) => {
                     if !pauses.pause().await {
                         return Ok(if doubt {
-                            unsure()
+                            unsure(version)
                         } else {
                             End::Failed(StoreError::unavailable("others kept changing the store"))
                         });
                     }
                     continue;
                 }
-                Err(CommitError::Conflict(Conflict::Check { key, .. })) => {
-                    if let Some(birth) = birth.as_ref().filter(|birth| birth.has(&key)) {
-                        // The answer to another first commit was lost meanwhile, or the session has ended.
-                        self.kind.births.renew(birth).await;
-                        if !pauses.pause().await {
-                            let words = "this node had no session for as long as was to be tried";
-                            return Ok(End::Failed(StoreError::unavailable(words)));
-                        }
-                        continue;
-                    }
-                    Some(key)
-                }
+                Err(CommitError::Conflict(Conflict::Check { key, .. })) => Some(key),
                 Err(CommitError::Failed(error)) if !doubt && !error.is_transient() => {
                     return Ok(End::Failed(error));
                 }
                 Err(CommitError::Failed(error)) => {
                     if !pauses.pause().await {
-                        return Ok(if doubt { unsure() } else { End::Failed(error) });
+                        return Ok(if doubt { unsure(version) } else { End::Failed(error) });
                     }
                     continue;
                 }
                 Err(_) => {
-                    match &birth {
-                        // Then no copy is under way any more.
-                        Some(birth) if self.kind.births.outdate(birth, &mut pauses).await => {}
-                        Some(_) => return Ok(unsure()),
-                        None => doubt = true,
-                    }
+                    doubt = true;
                     None
                 }
             };
@@ -109,37 +139,23 @@ impl<S: Server> Desk<S> {
             // A copy may have landed, or may land yet unless the head is another by now.
             loop {
                 match ground.store().get(&self.keys.head).await {
-                    Ok(found) if found.as_ref().map(|found| found.version) == version => {
+                    Ok(found) if found.as_ref().map(|found| found.version) == Some(version) => {
                         if let Some(key) = conflict {
                             // Refused by something else than the head: so may its copies be, or not.
                             if key == self.keys.head {
                                 break;
                             }
-                            return self.void(mark).await;
+                            return self.void(mark, version, base).await;
                         }
                         break;
                     }
-                    Ok(found) => {
-                        let head =
-                            found.as_ref().and_then(|found| Head::decode(&self.keys.head, &found.value).ok());
-                        return Ok(match fate(head.as_ref(), mark, base) {
-                            Fate::Landed
-                                if head.as_ref().is_some_and(|head| head.marks.last() == Some(&mark)) =>
-                            {
-                                End::Done(found.map_or(Version(0), |found| found.version))
-                            }
-                            // Its state is not the present one any more; what it did is done.
-                            Fate::Landed => End::Done(Version(0)),
-                            Fate::Never => End::Conflict,
-                            Fate::Forgotten => unsure(),
-                        });
-                    }
+                    Ok(found) => return Ok(self.tell_fate(found.as_ref(), mark, version, base)),
                     Err(_) if pauses.pause().await => {}
-                    Err(_) => return Ok(unsure()),
+                    Err(_) => return Ok(unsure(version)),
                 }
             }
             if !pauses.pause().await {
-                return Ok(unsure());
+                return Ok(unsure(version));
             }
         }
     }
@@ -156,45 +172,42 @@ impl<S: Server> Desk<S> {
     }
 
     /// A copy was refused by some check while another may be under way: makes sure that none can land any more, by changing the head.
-    async fn void(&self, mark: u64) -> Result<End, Key> {
-        let Some(memory) = &self.memory else { return Ok(unsure()) };
+    async fn void(&self, mark: u64, version: Version, base: Option<u64>) -> Result<End, Key> {
         let ground = &self.kind.ground;
         let mut pauses = ground.retry().start(ground.env());
         loop {
-            match ground.store().get(&self.keys.head).await {
-                Ok(Some(found)) if Some(found.version) == memory.version => {
-                    // As it is stored: a migrated state is not yet.
-                    let Ok(mut head) = Head::decode(&self.keys.head, &found.value) else {
-                        return Ok(unsure());
-                    };
-                    head.mark(ground.env().random_u64());
-                    let commit = Commit::new().check(memory.check(&self.keys));
-                    let commit = commit.set(self.keys.head.clone(), head.encode());
-                    // Whatever comes of it, the head tells.
-                    if ground.store().commit(commit).await.is_ok() {
-                        continue;
-                    }
-                }
-                Ok(found) => {
-                    let head = found.and_then(|found| Head::decode(&self.keys.head, &found.value).ok());
-                    return match fate(head.as_ref(), mark, memory.head.marks.last().copied()) {
-                        Fate::Landed => Ok(End::Done(Version(0))),
-                        // The head is another now: the state must be read again, and the messages run again.
-                        Fate::Never => Ok(End::Conflict),
-                        Fate::Forgotten => Ok(unsure()),
-                    };
-                }
-                Err(_) => {}
+            if let Ok(Some(found)) = outdate(ground, &self.keys, version).await {
+                // If it never landed, the state must be read again, and the messages run again.
+                return Ok(self.tell_fate(found.as_ref(), mark, version, base));
             }
             if !pauses.pause().await {
-                return Ok(unsure());
+                return Ok(unsure(version));
             }
         }
     }
+
+    /// What the head tells that is there now, and that is another than the commit of `mark` had checked.
+    fn tell_fate(&self, found: Option<&Versioned>, mark: u64, version: Version, base: Option<u64>) -> End {
+        let head = found.and_then(|found| self.decode(found));
+        match (fate(head.as_ref(), mark, base), head, found) {
+            (Fate::Landed, Some(head), Some(found)) => landed(&head, mark, found.version),
+            (Fate::Never, ..) => End::Conflict,
+            _ => unsure(version),
+        }
+    }
+
+    fn decode(&self, found: &Versioned) -> Option<Head> {
+        Head::decode(&self.keys.head, &found.value).ok()
+    }
 }
 
-fn unsure() -> End {
-    End::Unknown(Reason::new(
-        "the store gave no answer for as long as was to be tried, or too much has happened since",
-    ))
+/// A commit landed, and this head is there by now.
+fn landed(head: &Head, mark: u64, version: Version) -> End {
+    // If its state is not the present one any more, what it did is done.
+    End::Done(if head.marks.last() == Some(&mark) { version } else { Version(0) })
+}
+
+fn unsure(version: Version) -> End {
+    let words = "the store gave no answer for as long as was to be tried, or too much has happened since";
+    End::Unknown(Reason::new(words), Doubt::Next(version))
 }

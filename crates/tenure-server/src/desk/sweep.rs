@@ -7,7 +7,7 @@ use crate::{
     Server, ServerError, dead,
     error::of_commit,
     keys::{SWEEP, ServerKeys},
-    once,
+    once, owed,
     parcel::millis,
 };
 
@@ -25,15 +25,17 @@ pub(super) struct Sweep {
     /// The answers and the dead letters that were not looked at yet.
     answers: Option<Range>,
     letters: Option<Range>,
+    /// The same of answers that are owed.
+    owed: Option<Range>,
 }
 
 impl Sweep {
     pub(super) fn new(at: u64, keys: &ServerKeys) -> Self {
-        Self { at, answers: Some(keys.onces()), letters: Some(keys.deads()) }
+        Self { at, answers: Some(keys.onces()), letters: Some(keys.deads()), owed: Some(keys.oweds()) }
     }
 
     fn is_done(&self) -> bool {
-        self.answers.is_none() && self.letters.is_none()
+        self.answers.is_none() && self.letters.is_none() && self.owed.is_none()
     }
 }
 
@@ -88,6 +90,9 @@ impl<S: Server> Desk<S> {
         if sweep.answers.is_none() {
             self.take_letters(&mut sweep, &mut removals).await?;
         }
+        if sweep.letters.is_none() {
+            self.take_owed(&mut sweep, &mut removals).await?;
+        }
         if removals.count == 0 && !sweep.is_done() {
             self.sweeps.push(sweep);
             return Ok(());
@@ -112,7 +117,7 @@ impl<S: Server> Desk<S> {
                 Ok(())
             }
             End::Failed(error) => Err(error.into()),
-            End::Conflict | End::NotEmpty | End::Unknown(_) => {
+            End::Conflict | End::NotEmpty | End::Unknown(..) => {
                 self.memory = None;
                 self.sweeps.push(before);
                 Ok(())
@@ -141,6 +146,17 @@ impl<S: Server> Desk<S> {
             Ok((kept.until_ms <= now).then(removal))
         };
         sweep.letters = self.take_some(sweep.letters.take(), removals, removal).await?;
+        Ok(())
+    }
+
+    /// Takes answers that are owed to callers that have given up, of the next page.
+    async fn take_owed(&self, sweep: &mut Sweep, removals: &mut Removals) -> Result<(), StoreError> {
+        let now = millis(self.kind.ground.env().unix_time());
+        let removal = |item: &Item| {
+            let until = owed::read(&item.key, &item.value)?;
+            Ok((until <= now).then(|| Commit::new().delete(item.key.clone())))
+        };
+        sweep.owed = self.take_some(sweep.owed.take(), removals, removal).await?;
         Ok(())
     }
 

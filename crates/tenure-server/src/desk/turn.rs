@@ -1,8 +1,8 @@
 //! A desk's turn: gather, run, commit.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use tenure_store::{Moment, Pauses, Read, Store as _, StoreError, StoreExt as _, Version};
+use tenure_store::{Commit, Moment, Pauses, Read, Store as _, StoreError, StoreExt as _, Version};
 
 use super::{
     Desk,
@@ -33,6 +33,8 @@ pub(crate) struct Turn {
     pub(super) conflicts: u32,
     /// The head at which an owner was seen, and since when it stands still.
     pub(super) deferring: Option<(Option<Version>, Moment)>,
+    /// How often in a row a deletion was tried.
+    pub(super) deletions: u32,
     /// Who was seen to take priority messages.
     pub(super) seen: Option<Seen>,
     /// The pauses since the store is in trouble.
@@ -179,9 +181,20 @@ impl<S: Server> Desk<S> {
                     return Err(error);
                 }
             };
-            if matches!(run.came.last(), Some(Came::Locked))
-                && self.kind.ground.session().remaining().is_zero()
-            {
+            let is_locked = matches!(run.came.last(), Some(Came::Locked));
+            // Held until the work has begun: a claim without work would lock the server for as long as this session lasts.
+            let own = if is_locked { self.own.upgrade() } else { None };
+            if is_locked && own.is_none() {
+                // This node serves no more: what comes before it is done, the work is for others.
+                self.undo();
+                self.cut(&mut plan, run.came.len() - 1);
+                if plan.items.is_empty() || self.memory.is_none() {
+                    self.give_back(plan.items);
+                    return Ok(());
+                }
+                continue;
+            }
+            if is_locked && self.has_lapsed() {
                 // Nobody can hold a claim whose session may be ended at any moment.
                 self.undo();
                 self.give_back(plan.items);
@@ -189,8 +202,10 @@ impl<S: Server> Desk<S> {
             }
             let mut farewell = None;
             if run.delete {
-                match Farewell::read(&**self.kind.ground.store(), &self.keys).await {
+                let head = self.memory.as_ref().map(|memory| &memory.head);
+                match Farewell::read(&**self.kind.ground.store(), &self.keys, head).await {
                     Ok(read) => {
+                        self.turn.deletions += 1;
                         self.make_deletion(&plan, &run, &mut made, farewell.insert(read));
                     }
                     Err(error) => {
@@ -222,6 +237,7 @@ impl<S: Server> Desk<S> {
                         Some(farewell) => self.complete_deletion(plan, run, made, farewell),
                         None => self.complete(plan, run, made, version),
                     }
+                    drop(own);
                     return Ok(());
                 }
                 failed => return self.fall_back(plan, failed),
@@ -233,6 +249,7 @@ impl<S: Server> Desk<S> {
     fn complete(&mut self, mut plan: Plan<S>, mut run: Run<S>, made: Made, version: Version) {
         self.turn.conflicts = 0;
         let token = made.head.claim.map(|claim| claim.token);
+        self.make_apart(made.apart);
         if let Some(memory) = &mut self.memory {
             (memory.head, memory.version) = (made.head, Some(version));
             memory.state.keep();
@@ -249,6 +266,15 @@ impl<S: Server> Desk<S> {
             (self.worker, self.worked) = (None, None);
         }
         self.tell(plan.items, &mut run, made.died, token);
+    }
+
+    /// Makes what a flaw has taken out of a commit.
+    fn make_apart(&self, apart: Commit) {
+        if apart.writes.is_empty() {
+            return;
+        }
+        let store = Arc::clone(self.kind.ground.store());
+        self.kind.ground.env().spawn(async move { drop(store.commit(apart).await) });
     }
 
     /// Nothing was done, as far as is known.
@@ -276,10 +302,10 @@ impl<S: Server> Desk<S> {
                 }
                 Err(error.into())
             }
-            End::Unknown(reason) => {
+            End::Unknown(reason, doubt) => {
                 self.memory = None;
-                // Effects that it may have recorded are this node's to do.
-                self.start_effects();
+                // Effects that it may have recorded, or may record yet, are this node's to do.
+                self.look_into(doubt);
                 let error = ServerError::OutcomeUnknown(reason);
                 plan.items.into_iter().for_each(|item| refuse(item, error.clone()));
                 Ok(())
@@ -369,6 +395,7 @@ impl<S: Server> Desk<S> {
     /// read again.
     fn fold(&mut self, plan: &mut Plan<S>, known: &Known) -> Result<(Made, Run<S>), ServerError> {
         let mut failures = 0;
+        let turn = self.kind.watchdog.begin_turn(&self.slot);
         let mut run = loop {
             let Some(memory) = &mut self.memory else { return Err(forgotten()) };
             let runner = Runner {
@@ -378,6 +405,7 @@ impl<S: Server> Desk<S> {
                 id: &self.id,
                 known,
                 limits: &self.limits,
+                slot: &self.slot,
             };
             match runner.run(memory.state.get_mut(), &mut plan.items) {
                 Ok(run) => break run,
@@ -390,6 +418,7 @@ impl<S: Server> Desk<S> {
                 }
             }
         };
+        drop(turn);
         for (item, came) in plan.items.iter_mut().zip(&run.came) {
             if matches!(came, Came::Failed | Came::Queued) && item.is_call() && item.waiting.is_none() {
                 item.waiting = Some(self.kind.room.wait());

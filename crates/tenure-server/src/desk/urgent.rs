@@ -45,10 +45,12 @@ impl<S: Server> Desk<S> {
         }
         let before = owner(&plan.head);
         let mine = before.as_ref().is_some_and(|rush| rush.session == self.me());
-        if let Some(rush) = before.as_ref().filter(|_| !mine)
-            && !self.is_gone(rush.session).await?
-            && !self.stands_still(rush)
-        {
+        let is_theirs = match before.as_ref().filter(|_| !mine) {
+            _ if !mine && self.has_lapsed() => true,
+            Some(rush) => !self.is_gone(rush.session).await? && !self.stands_still(rush),
+            None => false,
+        };
+        if is_theirs {
             plan.items.extend(self.urgent.drain(..));
             return Ok(Urgent::Theirs);
         }

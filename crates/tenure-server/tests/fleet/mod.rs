@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "not every test uses all of it")]
 #![allow(clippy::unwrap_used, reason = "a test tells what it found by panicking")]
 
+pub(crate) mod bent;
 mod counted;
 
 use std::{
@@ -23,6 +24,7 @@ use tenure_server::{
 use tenure_store::{Env, Faults, Faulty, Gate, Key, MemoryStore, Range, Store, StoreExt as _, Tuple};
 use tokio::sync::Semaphore;
 
+use bent::Bent;
 pub(crate) use counted::Counted;
 
 /// What all nodes of a test share.
@@ -39,6 +41,8 @@ pub(crate) struct Seat {
     pub(crate) link: Arc<Faulty>,
     /// What the node asks of the store.
     pub(crate) counted: Arc<Counted>,
+    /// What becomes of its commits.
+    pub(crate) bent: Arc<Bent>,
 }
 
 impl Seat {
@@ -83,13 +87,14 @@ impl Fleet {
         let gate = Gate::new();
         let env = self.env.fork().behind(&gate).at_speed(hundredths);
         let counted = Arc::new(Counted::new(Arc::clone(&self.store)));
-        let inner = Arc::clone(&counted) as Arc<dyn Store>;
+        let bent = Arc::new(Bent::new(Arc::clone(&counted) as Arc<dyn Store>));
+        let inner = Arc::clone(&bent) as Arc<dyn Store>;
         let link = Arc::new(Faulty::new(inner, self.env.fork(), Faults::NONE));
         let mut settings = Settings::new("c", node).unwrap();
         // One process runs all of them.
         settings.proof_of_death = false;
         let cluster = Cluster::join_in(Arc::clone(&link) as Arc<dyn Store>, settings, env).await.unwrap();
-        Seat { cluster, gate, link, counted }
+        Seat { cluster, gate, link, counted, bent }
     }
 
     /// Where the servers of this cluster have their keys, by a word of `keys.rs`.
@@ -258,6 +263,9 @@ pub(crate) enum Say {
 
 /// An effect that never succeeds.
 pub(crate) const HOPELESS: &str = "hopeless";
+
+/// An effect that never returns.
+pub(crate) const ENDLESS: &str = "endless";
 
 impl Journal {
     /// Cuts the way to the store.
@@ -432,6 +440,9 @@ impl Server for Journal {
         self.0.effects.lock().push((effect.clone(), id));
         if effect == HOPELESS {
             return Err(Failure::new("it never succeeds"));
+        }
+        if effect == ENDLESS {
+            std::future::pending::<()>().await;
         }
         let failing = self.0.effects_failing.load(Ordering::SeqCst);
         if failing > 0 {

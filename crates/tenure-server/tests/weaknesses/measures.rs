@@ -3,9 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
-use tenure_cluster::{Cluster, Settings};
-use tenure_server::{CallOptions, Context, Failure, Never, Policy, Serve as _, Server};
-use tenure_store::MemoryStore;
+use tenure_server::CallOptions;
 
 use crate::fleet::{Fleet, Say, World, status, until, word};
 
@@ -59,42 +57,4 @@ async fn w18_what_servers_do_is_counted() {
         (0.0, 0.0, 0.0),
         "{found:?}"
     );
-}
-
-/// Takes its time.
-#[derive(Default)]
-struct Slow;
-
-impl Server for Slow {
-    const KIND: &'static str = "slow";
-    const POLICY: Policy = Policy { slow: Duration::from_millis(5), ..Policy::DEFAULT };
-    type State = u64;
-    type Call = u64;
-    type Reply = ();
-    type Cast = Never;
-    type Effect = Never;
-
-    fn handle_call(&self, _: &mut u64, ms: &u64, _: &mut Context<'_, Self>) -> Result<Option<()>, Failure> {
-        std::thread::sleep(Duration::from_millis(*ms));
-        Ok(Some(()))
-    }
-
-    fn handle_cast(&self, _: &mut u64, cast: &Never, _: &mut Context<'_, Self>) -> Result<(), Failure> {
-        match *cast {}
-    }
-}
-
-/// On real time: a callback can't wait in a simulated one.
-#[tokio::test]
-async fn w18_slow_callbacks_are_counted() {
-    let recorder = DebuggingRecorder::new();
-    let snapshotter = recorder.snapshotter();
-    let _guard = metrics::set_default_local_recorder(&recorder);
-    let settings = Settings::new("c", "a").unwrap();
-    let cluster = Cluster::join(std::sync::Arc::new(MemoryStore::new()), settings).await.unwrap();
-    cluster.serve::<Slow>().unwrap();
-    let slow = cluster.server::<Slow>("s").unwrap();
-    slow.call(10).await.unwrap();
-    assert_eq!(counted(&snapshotter, "slow").get("tenure_server_slow_callbacks_total"), Some(&1.0));
-    cluster.leave().await;
 }

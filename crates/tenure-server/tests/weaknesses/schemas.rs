@@ -9,7 +9,7 @@ use tenure_server::{
 };
 use tenure_store::{Commit, Key, Store as _, StoreExt as _};
 
-use crate::fleet::{Fleet, Seat, World, status, until, word};
+use crate::fleet::{Fleet, Seat, World, bent::Bend, status, until, word};
 
 /// The first release: amounts in whole units.
 #[derive(Default)]
@@ -267,4 +267,38 @@ async fn w18_a_call_that_can_not_be_read_stays_a_call() {
     assert!(journal.replay(1).await.unwrap());
     until(&fleet.env, || async { status(&journal).await.died == 2 }).await;
     assert!(journal.dead_letters(None, 1).await.unwrap()[0].is_call);
+}
+
+#[tokio::test(start_paused = true)]
+async fn w15_what_makes_a_commit_void_stores_no_schema_whose_state_is_not_stored() {
+    let fleet = Fleet::new();
+    let (a, b) = (fleet.join("a").await, fleet.join("b").await);
+    let client = fleet.join("client").await;
+    let serving = a.cluster.serve::<Old>().unwrap();
+    assert_eq!(a.cluster.server::<Old>("x").unwrap().call(5).await.unwrap(), 5);
+    serving.stop().await.unwrap();
+    b.cluster.serve::<New>().unwrap();
+    fleet.env.sleep(Duration::from_secs(3)).await;
+    // Its first commit is under way for ever; its copy meets a message that came meanwhile.
+    let of_it = fleet.area("head").text("account").text("x").key();
+    let writes = move |commit: &Commit| commit.writes.iter().any(|write| *write.range().start() == of_it);
+    let mut kept = false;
+    b.bent.bend(move |commit| match writes(commit) {
+        true if !kept => {
+            kept = true;
+            Bend::Kept
+        }
+        true => Bend::Wait,
+        false => Bend::Pass,
+    });
+    let purse = b.cluster.server::<New>("x").unwrap();
+    let asking = tokio::spawn(async move {
+        purse.call_with(1, CallOptions::default().timeout(Duration::from_secs(600))).await
+    });
+    until(&fleet.env, || async { b.bent.bent() == 2 }).await;
+    client.cluster.server::<New>("x").unwrap().cast(2).await.unwrap();
+    b.bent.straighten();
+    b.bent.let_go();
+    assert_eq!(asking.await.unwrap().unwrap(), 800, "5 and 2 and 1, in cents");
+    assert!(b.bent.land_kept().await.is_err(), "it can't come late");
 }

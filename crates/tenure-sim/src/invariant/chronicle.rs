@@ -8,7 +8,7 @@ use std::{
 use parking_lot::Mutex;
 use tenure_cluster::SessionId;
 use tenure_registry::{Elector, Led, Metadata, Page, Record, Recorded, Records};
-use tenure_store::{Commit, Key, Write};
+use tenure_store::{Bytes, Commit, Key, Write};
 
 use super::OneOwner;
 use crate::Auditor;
@@ -24,6 +24,7 @@ type Names = BTreeMap<String, Registered>;
 /// - Positions of the log are contiguous, epochs never go back, and nobody commits in another epoch than that of the leader's key.
 /// - The leader's key never goes back either, and an epoch has one leader. Whoever leads does so until its session ends or it leaves: a leader's proof that it leads rests on that.
 /// - A name is given only to a session that exists, and only when it is free; it is free only when its owner does not believe any more that it is its own.
+/// - A request is granted once: what was taken back never comes back by a copy of it, however late.
 #[derive(Clone, Debug)]
 pub struct Chronicle(Arc<Mutex<Inner>>);
 
@@ -42,6 +43,12 @@ struct Inner {
     epoch: u64,
     /// After each position of the log.
     names: Vec<Arc<Names>>,
+    /// To whom names were given in the batch at each position: one may be taken back in the same.
+    given: Vec<Vec<(String, SessionId)>>,
+    /// All registrations that ever were, by session and number.
+    granted: BTreeSet<(SessionId, u64)>,
+    /// All requests that came through the store, as they came.
+    posted: Vec<Bytes>,
     counts: Counts,
 }
 
@@ -75,6 +82,9 @@ impl Chronicle {
             led: Led::default(),
             epoch: 0,
             names: vec![Arc::default()],
+            given: vec![Vec::new()],
+            granted: BTreeSet::new(),
+            posted: Vec::new(),
             counts: Counts::default(),
         })))
     }
@@ -83,6 +93,12 @@ impl Chronicle {
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.0.lock().counts
+    }
+
+    /// All requests that came through the store so far, as they came: what a copy of one would be.
+    #[must_use]
+    pub fn posted(&self) -> Vec<Bytes> {
+        self.0.lock().posted.clone()
     }
 
     /// Who leads.
@@ -115,6 +131,16 @@ impl Chronicle {
         let inner = self.0.lock();
         let last = inner.names.last().expect("there is always one");
         last.iter().map(|(name, (session, number, _))| (name.clone(), (*session, *number))).collect()
+    }
+
+    /// Whether a session had a name at some instant since the log was at this position.
+    #[must_use]
+    pub fn had_since(&self, from: u64, name: &str, session: SessionId) -> bool {
+        let (inner, from) = (self.0.lock(), usize::try_from(from).expect("a small number"));
+        let has = |names: &Arc<Names>| names.get(name).is_some_and(|(owner, ..)| *owner == session);
+        let given =
+            |given: &Vec<(String, SessionId)>| given.iter().any(|(its, to)| its == name && *to == session);
+        inner.names.iter().skip(from).any(has) || inner.given.iter().skip(from + 1).any(given)
     }
 
     /// What a member has must be what the log had at that position.
@@ -185,17 +211,22 @@ impl Inner {
             ));
         }
         let mut names = (**self.names.last().expect("there is always one")).clone();
+        let mut given = Vec::new();
         for (owner, change) in record.changes {
+            if let Recorded::Registered(name, ..) = &change {
+                given.push((name.clone(), owner.session));
+            }
             self.apply(&mut names, owner.session, change)
                 .map_err(|flaw| format!("batch {position} of epoch {}: {flaw}", record.epoch))?;
         }
         self.epoch = record.epoch;
         self.counts.batches += 1;
         self.names.push(Arc::new(names));
+        self.given.push(given);
         Ok(())
     }
 
-    fn apply(&self, names: &mut Names, session: SessionId, change: Recorded) -> Result<(), String> {
+    fn apply(&mut self, names: &mut Names, session: SessionId, change: Recorded) -> Result<(), String> {
         let is_there = self.sessions.contains(&self.records.session(session));
         let has = |names: &Names, name: &str, number: u64| {
             names.get(name).is_some_and(|(owner, its, _)| (*owner, *its) == (session, number))
@@ -207,6 +238,9 @@ impl Inner {
                 }
                 if !is_there {
                     return Err(format!("{name} is given to {session}, which has ended"));
+                }
+                if !self.granted.insert((session, number)) {
+                    return Err(format!("{name} comes back to {session} by a copy of request {number}"));
                 }
                 self.owners.given(&name, session, number)?;
                 names.insert(name, (session, number, metadata));
@@ -265,7 +299,10 @@ impl Auditor for Chronicle {
                 Write::Delete(key) if inner.sessions.remove(key) => {
                     inner.ended.insert(key.clone());
                 }
-                Write::Append(list, _) if list == inner.records.post() => inner.counts.posted += 1,
+                Write::Append(list, request) if list == inner.records.post() => {
+                    inner.counts.posted += 1;
+                    inner.posted.push(request.clone());
+                }
                 _ => {}
             }
         }

@@ -1,26 +1,42 @@
 //! Properties, one a file. Each compares what was acknowledged with what is there; none compares replicas with each other.
 
+mod balanced;
 mod chronicle;
 mod claims;
 mod conserved;
 mod converged;
+mod done;
 mod exactly_once;
 mod journal;
+mod lives;
 mod offices;
 mod one_leader;
 mod one_owner;
+mod reborn;
+mod remains;
+mod same_answer;
 mod settled;
 mod spared;
+mod timely;
+mod together;
 
+pub use balanced::Balanced;
 pub use chronicle::{Chronicle, Counts};
 pub use claims::Claims;
 pub use conserved::Conserved;
 pub(crate) use conserved::balance;
 pub use converged::Converged;
+pub use done::Done;
 pub use exactly_once::{ExactlyOnce, Outcome};
 pub use journal::{Journal, Order};
+pub use lives::{Deed, History, LINES, Life, Line, Lives};
 pub use offices::{Offices, WORK, work};
 pub use one_leader::OneLeader;
 pub use one_owner::OneOwner;
+pub use reborn::Reborn;
+pub use remains::{Remains, Stage};
+pub use same_answer::SameAnswer;
 pub use settled::Settled;
 pub use spared::Spared;
+pub use timely::Timely;
+pub use together::Together;

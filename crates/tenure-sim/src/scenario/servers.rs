@@ -4,16 +4,16 @@ use std::{sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use tenure_cluster::{Cluster, Settings};
+use tenure_cluster::{Cluster, Keys, Settings};
 use tenure_server::{
     CallOptions, Context, Failure, Flaws, Fold, Locked, LockedRequest, Never, Policy, Serve, Server,
     ServerError, ServerRef, plant,
 };
-use tenure_store::{Env, Faults, Gate, Range, Store, StoreExt as _};
+use tenure_store::{Env, Faults, Gate, Store};
 
 use crate::{
     Node, World,
-    invariant::{Journal, Order, Outcome},
+    invariant::{Journal, Order, Outcome, Remains, Stage},
 };
 
 /// How many nodes consume, and send as well; and how many only send.
@@ -233,10 +233,11 @@ impl Fleet {
         let book = auditor.server::<Book>(BOOK).map_err(|error| error.to_string())?;
         // Those who send stop by themselves when the trouble is over.
         let until = env.now().after(REST);
+        let remains = Remains::new(Keys::new(&"fleet".parse().expect("a name")), &[(Book::KIND, BOOK)]);
         let mut left = Vec::new();
         while !(until - env.now()).is_zero() {
             env.sleep(Duration::from_secs(2)).await;
-            left = self.left().await;
+            left = remains.left(&*self.world.store, Stage::AtRest).await;
             let status = book.status().await.map_err(|error| error.to_string())?;
             if left.is_empty()
                 && status.as_ref().is_none_or(|status| status.waiting == 0 && !status.is_locked)
@@ -249,28 +250,6 @@ impl Fleet {
         }
         let status = book.status().await;
         Err(format!("it never comes to rest: {status:?}, {left:?}"))
-    }
-
-    /// Keys and lists that should go by themselves.
-    async fn left(&self) -> Vec<String> {
-        let store = &self.world.store;
-        let keys = tenure_cluster::Keys::new(&"fleet".parse().expect("a name"));
-        let mut left = Vec::new();
-        for word in ["piece", "full", "timer", "work", "dead"] {
-            let page = store.scan(&keys.area(word).range(), 10).await.expect("the bare store has no faults");
-            left.extend(page.items.iter().map(|item| format!("{word} {}", item.key)));
-        }
-        for word in ["queue", "urgent", "effect"] {
-            let list = keys.area(word).text("book").text(BOOK).key();
-            let page = store.entries(&list, 10).await.expect("the bare store has no faults");
-            left.extend(page.items.iter().map(|entry| format!("{word} {:?}", entry.id)));
-        }
-        // Answers that nobody has read; lanes stay as long as their session.
-        let own: Range = keys.area("own").range();
-        let page = store.scan(&own, 100).await.expect("the bare store has no faults");
-        let replies = page.items.iter().filter(|item| item.key.to_string().contains("reply"));
-        left.extend(replies.map(|item| format!("reply {}", item.key)));
-        left
     }
 }
 
@@ -323,9 +302,8 @@ impl Life {
             7 => (0..3).map(|part| format!("{name} {part}")).collect(),
             _ => vec![name.clone()],
         };
-        for name in &names {
-            self.journal.lock().begin(name.clone(), order, begun);
-        }
+        let numbers: Vec<usize> =
+            names.iter().map(|name| self.journal.lock().begin(name, order, begun)).collect();
         let mut place = None;
         let outcome = match dice {
             0..4 => book.call_with(Entry::Plain(name), options()).await.map(|found| place = Some(found)),
@@ -356,9 +334,9 @@ impl Life {
             Err(_) => Outcome::Refused,
         };
         let now = self.world.env.now().since_start();
-        for name in &names {
+        for (name, number) in names.iter().zip(numbers) {
             self.world.trace.record(format_args!("{name} was told of: {outcome:?} {place:?}"));
-            self.journal.lock().told(name, now, told, place);
+            self.journal.lock().told(number, now, told, place);
         }
     }
 }

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use tenure_cluster::{ClusterError, Election, Leadership};
 use tenure_store::{Env, Name};
 
-use super::{Answer, Grant, Oracle, Validity};
+use super::{Answer, Asked, Grant, Oracle, Validity};
 
 /// An election of this cluster. It is asked for nothing while it leads: the session's heartbeat, which is there anyhow, keeps the leadership.
 #[derive(Debug)]
@@ -93,5 +93,16 @@ impl Oracle for ElectionOracle {
             Some(held) => held.lost().await,
             None => std::future::pending().await,
         }
+    }
+
+    fn asked(&self) -> Asked {
+        let held = self.held.as_ref().map(|held| (held.session().id(), held.term()));
+        let election = self.election.clone();
+        Box::pin(async move {
+            match held {
+                Some((session, term)) => election.asked(session, term).await.to,
+                None => std::future::pending().await,
+            }
+        })
     }
 }

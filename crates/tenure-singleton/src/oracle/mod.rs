@@ -12,6 +12,7 @@
 //! | --- | --- | --- | --- | --- |
 //! | following | [`claim`](Oracle::claim), at once, after `retry_after`, and at each signal | leading | following | asked again, with growing pauses |
 //! | leading | [`refresh`](Oracle::refresh), after `refresh_after`, and at each signal | leading, for longer | lost at once | asked again, soon, until the deadline; then lost |
+//! | leading | [`asked`](Oracle::asked), once | - | - | - |
 //! | leaving | [`abdicate`](Oracle::abdicate), once the work has stopped | - | - | - |
 //!
 //! ```
@@ -45,10 +46,10 @@ mod signals;
 #[cfg(feature = "testkit")]
 pub mod testkit;
 
-use std::{fmt, time::Duration};
+use std::{fmt, future::Future, pin::Pin, time::Duration};
 
 use async_trait::async_trait;
-use tenure_store::{Check, Moment};
+use tenure_store::{Check, Moment, Name};
 
 pub use election::ElectionOracle;
 pub use signals::{Signaller, SignalsOracle};
@@ -74,7 +75,16 @@ pub trait Oracle: Send + 'static {
     async fn signal(&mut self) {
         std::future::pending::<()>().await;
     }
+
+    /// A wait for an operator, who asks whoever leads to give up what is held now: never over, for an oracle through which nobody can ask. The work is
+    /// stopped first, then [`abdicate`](Oracle::abdicate) follows, with the successor that was named.
+    fn asked(&self) -> Asked {
+        Box::pin(std::future::pending())
+    }
 }
+
+/// Returns when a leader is asked to give up; with who is to lead after it, if somebody was named.
+pub type Asked = Pin<Box<dyn Future<Output = Option<Name>> + Send>>;
 
 /// What an oracle says.
 #[derive(Clone, Debug)]

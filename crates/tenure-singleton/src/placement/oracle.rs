@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use tenure_store::latest;
 
 use super::board::{Entry, Wish};
-use crate::{Answer, ElectionOracle, Oracle};
+use crate::{Answer, Asked, ElectionOracle, Oracle};
 
 /// The election of a spread singleton. It is the election that decides; this only decides who stands.
 #[derive(Debug)]
@@ -83,5 +83,14 @@ impl Oracle for SpreadOracle {
 
     async fn signal(&mut self) {
         self.election.signal().await;
+    }
+
+    /// Where it is to run instead is the placer's decision: this node declines, whoever was named.
+    fn asked(&self) -> Asked {
+        let asked = self.election.asked();
+        Box::pin(async move {
+            asked.await;
+            None
+        })
     }
 }

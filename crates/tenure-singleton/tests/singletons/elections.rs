@@ -2,9 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tenure_cluster::{Cluster, Settings};
+use tenure_cluster::{Cluster, Onlooker, Settings};
 use tenure_singleton::{Phase, Singleton, Singletons as _};
-use tenure_store::{Commit, CommitError, Env, Faults, Faulty, Gate, Key, MemoryStore, Store};
+use tenure_store::{Commit, CommitError, Env, Faults, Faulty, Gate, Key, MemoryStore, Name, Store};
 
 use crate::stage::{Diary, Manner};
 
@@ -150,6 +150,27 @@ async fn a_leader_hands_over_to_a_named_node_and_stands_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_leader_that_an_operator_asks_stops_its_child_and_hands_over() {
+    let fleet = Fleet::new();
+    let (a, b, c) = (fleet.join("a").await, fleet.join("b").await, fleet.join("c").await);
+    let (first, second, third) = (a.start(Manner::Good), b.start(Manner::Good), c.start(Manner::Good));
+    first.leads().await;
+    fleet.sleep(1_000).await;
+    let look = Onlooker::new(Arc::clone(&fleet.store), a.cluster.settings().cluster.clone());
+    let nightly: Name = "nightly".parse().unwrap();
+    look.ask(&nightly, Some("c".parse().unwrap())).await.unwrap().unwrap();
+    third.leads().await;
+    fleet.sleep(1).await;
+    assert_eq!((a.diary.running(), b.diary.running(), c.diary.running()), (0, 0, 1));
+    assert!(a.diary.lives()[0].end <= Some(c.diary.lives()[0].start), "the child ends first");
+    // Whoever waits first, if nobody is named; and the one that was asked stands again.
+    look.ask(&nightly, None).await.unwrap().unwrap();
+    second.leads().await;
+    second.shutdown().await;
+    first.leads().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_a_child_commits_under_its_guard_is_refused_once_another_leads() {
     let fleet = Fleet::new();
     let (a, b) = (fleet.join("a").await, fleet.join("b").await);
@@ -193,4 +214,27 @@ async fn a_grace_that_does_not_fit_the_ttl_is_refused() {
         a.cluster.singleton("s", |_| async {}).policy(|policy| policy.grace = Duration::from_secs(6));
     let words = builder.start().err().unwrap().to_string();
     assert!(words.contains("6s") && words.contains("15s") && words.contains("grace x 3 <= ttl"), "{words}");
+}
+
+/// Who has more priority comes first, though it came last; who leads is displaced by nobody.
+#[tokio::test(start_paused = true)]
+async fn who_has_more_priority_is_elected_first() {
+    let fleet = Fleet::new();
+    let (a, b, c) = (fleet.join("a").await, fleet.join("b").await, fleet.join("c").await);
+    let start = |node: &Node, priority| {
+        let diary = node.diary.clone();
+        let child = move |mandate| diary.clone().live(mandate, Manner::Good);
+        node.cluster.singleton("nightly", child).priority(priority).start().unwrap()
+    };
+    let first = start(&a, -5);
+    first.leads().await;
+    let _second = start(&b, 1);
+    fleet.sleep(1_000).await;
+    let third = start(&c, 7);
+    fleet.sleep(60_000).await;
+    assert_eq!((a.diary.running(), b.diary.running(), c.diary.running()), (1, 0, 0), "the incumbent stays");
+    first.shutdown().await;
+    third.leads().await;
+    fleet.sleep(1).await;
+    assert_eq!((a.diary.running(), b.diary.running(), c.diary.running()), (0, 0, 1));
 }

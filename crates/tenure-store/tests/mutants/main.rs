@@ -197,6 +197,9 @@ fn every_case_notices_a_flaw() {
 }
 
 /// What speaks against the claim that these cases notice the flaw.
+/// How often a case is run at most before it counts as blind: some flaws only show in a race, which a busy machine may leave out.
+const RACES: usize = 5;
+
 fn unnoticed(flaw: Flaw, cases: &[&str]) -> Vec<String> {
     let mut wrong = Vec::new();
     for named in cases {
@@ -204,7 +207,9 @@ fn unnoticed(flaw: Flaw, cases: &[&str]) -> Vec<String> {
         match case {
             None => wrong.push(format!("there is no case {named}")),
             Some(case) if !passes(Flaw::None, case) => wrong.push(format!("{named} fails without a flaw")),
-            Some(case) if passes(flaw, case) => wrong.push(format!("{named} does not notice {flaw:?}")),
+            Some(case) if (0..RACES).all(|_| passes(flaw, case)) => {
+                wrong.push(format!("{named} does not notice {flaw:?}"));
+            }
             Some(_) => {}
         }
     }

@@ -72,10 +72,12 @@ impl<'a> Book<'a> {
         Some((at, ends.into_iter().flatten().min().unwrap_or(u64::MAX)))
     }
 
-    /// From when to when it may have been. One whose process was killed, or that was not told to be free, may have been there for long.
+    /// From when to when it may have been. One whose process was killed, or that was not told to be free, may have been there for long; one that was refused, until that was told: a copy of its
+    /// request may have been granted, and was taken back before.
     fn maybe(claim: &Claim) -> Option<(u64, u64)> {
         match claim.outcome {
-            Outcome::Taken { .. } | Outcome::Not(_) => None,
+            Outcome::Not(_) => None,
+            Outcome::Taken { at, .. } => Some((claim.ask, at)),
             Outcome::Own { .. } | Outcome::Unknown => Some((claim.ask, claim.free.unwrap_or(u64::MAX))),
         }
     }

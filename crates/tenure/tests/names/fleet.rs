@@ -18,12 +18,19 @@ use crate::{
 
 type Worker = process::Worker<Post>;
 
+/// Of a flaw, this much of the journals is shown: from so long before to so long after it, so many lines of each.
+const AROUND_NS: u64 = 5_000_000_000;
+const LINES_MAX: usize = 40;
+
 /// How many processes there are.
 const SEATS: u64 = 5;
 
 /// Between a new leader and its end: at least, and how much more by chance.
 const KILL_PAUSE: Duration = Duration::from_millis(100);
 const KILL_CHANCE: Duration = Duration::from_millis(300);
+
+/// How long all are waited for to have their shares again before the next leader is killed. On a machine that is busy, some are killed before they do.
+const REFILL_TIME: Duration = Duration::from_secs(1);
 
 /// How long a process may take to register its share, on a machine that is busy with other things.
 const FILL_TIME: Duration = Duration::from_secs(240);
@@ -123,8 +130,9 @@ impl Fleet {
         for _ in 0..self.case.kills {
             thread::sleep(KILL_PAUSE + self.dice.random_time(KILL_CHANCE));
             self.kill_leader();
-            self.await_filled();
+            self.is_filled_within(REFILL_TIME);
         }
+        self.await_filled();
         for seat in &self.seats {
             seat.worker.tell("rest");
         }
@@ -138,9 +146,46 @@ impl Fleet {
         self.seats.iter_mut().for_each(|seat| seat.worker.dismiss());
         flaws.extend(self.seats.iter_mut().filter_map(|seat| seat.worker.await_end()));
         let row = self.row(&history);
-        let shown: Vec<&String> = flaws.iter().take(SHOWN_MAX).collect();
-        assert!(flaws.is_empty(), "{row}\nseed {}: {} flaws: {shown:#?}", self.case.seed, flaws.len());
+        let shown: Vec<String> =
+            flaws.iter().take(SHOWN_MAX).map(|flaw| format!("{flaw}\n{}", self.explain(flaw))).collect();
+        let (seed, shown) = (self.case.seed, shown.join("\n"));
+        assert!(flaws.is_empty(), "{row}\nseed {seed}: {} flaws:\n{shown}", flaws.len());
         row
+    }
+
+    /// What the journals have about the name of a flaw, from around its time.
+    fn explain(&self, flaw: &str) -> String {
+        let Some(name) = flaw.split('"').find(|word| word.contains('/')) else { return String::new() };
+        let time = flaw.split("from: ").nth(1).and_then(|rest| rest.split(',').next()?.parse::<u64>().ok());
+        let mut text = String::new();
+        for (path, killed) in &self.journals {
+            let journal = fs::read_to_string(path).unwrap_or_default();
+            let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+            let claims: Vec<String> = journal
+                .lines()
+                .map(words)
+                .filter(|line| line[0] == "ask" && line.last().is_some_and(|last| last == name))
+                .map(|line| line[2].clone())
+                .collect();
+            let is_near = |line: &[String]| {
+                let at = line.get(1).and_then(|at| at.parse::<u64>().ok());
+                time.is_none_or(|time| at.is_some_and(|at| at.abs_diff(time) < AROUND_NS))
+            };
+            let near = journal.lines().filter(|line| {
+                let line = words(line);
+                is_near(&line)
+                    && (line.iter().any(|word| word == name)
+                        || line[0] != "see"
+                            && line[0] != "call"
+                            && line.get(2).is_some_and(|claim| claims.contains(claim)))
+            });
+            let near: Vec<&str> = near.take(LINES_MAX).collect();
+            if !near.is_empty() {
+                let who = journal.lines().next().unwrap_or_default();
+                text += &format!("  {who}, killed {killed:?}\n    {}\n", near.join("\n    "));
+            }
+        }
+        text
     }
 
     /// Hears what all have said.
@@ -162,11 +207,15 @@ impl Fleet {
     }
 
     fn await_filled(&mut self) {
-        let filled = within(FILL_TIME, || {
+        let filled = self.is_filled_within(FILL_TIME);
+        assert!(filled, "a node could not register its share of the names within {FILL_TIME:?}");
+    }
+
+    fn is_filled_within(&mut self, time: Duration) -> bool {
+        within(time, || {
             self.hear();
             self.seats.iter().all(|seat| seat.filled)
-        });
-        assert!(filled, "a node could not register its share of the names within {FILL_TIME:?}");
+        })
     }
 
     /// Kills whoever leads, and starts another process in its place.

@@ -27,7 +27,7 @@ use crate::{
     },
 };
 
-/// So long that no session ends but by a proof of its process's death.
+/// So long that no session ends but by the last will of its process.
 const TTL: Duration = Duration::from_secs(15);
 
 /// How many tasks of a process register its share, fight for names, and look.
@@ -163,6 +163,8 @@ async fn join(post: &Post) -> Cluster {
     let mut links = LinkSettings::new("127.0.0.1:0".parse().unwrap());
     links.insecure_on_loopback = true;
     settings.links = Some(links);
+    // Only the last will is to end the session of one that was killed: what is measured is how long that takes.
+    settings.proof_of_death = false;
     settings.last_will = Some(WillProgram::new(env!("CARGO_BIN_EXE_tenure-will"), &post.url).unwrap());
     let store = tenure::open(&post.url).await.unwrap();
     let mut failed = String::new();

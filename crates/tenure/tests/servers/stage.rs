@@ -53,6 +53,18 @@ impl Node {
     }
 }
 
+/// Opens the store, though it may be without a leader of its own for a moment, as etcd is on a machine that is busy.
+async fn open(url: &str, env: &Env) -> Arc<dyn Store> {
+    let until = env.now().after(PATIENCE);
+    loop {
+        match tenure::open(url).await {
+            Ok(store) => return store,
+            Err(StoreError::Unavailable(_)) if env.now() < until => env.sleep(LOOK_PAUSE).await,
+            Err(error) => panic!("the store can't be opened: {error}"),
+        }
+    }
+}
+
 /// What the store has for the server of a trial, as of one instant.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
@@ -70,7 +82,7 @@ impl Stage {
         let env = Env::system();
         // Stores may be older than this run.
         let name = format!("servers-{:016x}", env.random_u64());
-        let (store, keys) = (tenure::open(&url).await.unwrap(), Keys::new(&name.parse().unwrap()));
+        let (store, keys) = (open(&url, &env).await, Keys::new(&name.parse().unwrap()));
         Self { url, name, store, keys, env }
     }
 

@@ -69,6 +69,13 @@ impl Room {
         self.book.lock().visits.iter().filter(|visit| visit.who.starts_with(who)).count()
     }
 
+    /// How often somebody whose name begins with the second came after somebody whose name begins with the first.
+    pub(crate) fn hand_overs(&self, from: &str, to: &str) -> usize {
+        let book = self.book.lock();
+        let pairs = book.visits.windows(2);
+        pairs.filter(|pair| pair[0].who.starts_with(from) && pair[1].who.starts_with(to)).count()
+    }
+
     /// Nobody met anybody, and each change of terms was a growth. Who comes back without anybody in between may still
     /// be in its term.
     pub(crate) fn judge(&self) {
@@ -92,6 +99,9 @@ impl Drop for Inside {
         book.inside = None;
     }
 }
+
+/// In a mixed election, each side takes over from the other so often, at least.
+pub(crate) const HAND_OVERS: usize = 50;
 
 /// How likely a visit is a long one, which must be kept by refreshes.
 pub(crate) const LONG_VISITS: f64 = 0.04;

@@ -1,4 +1,4 @@
-//! A registry: processes that take names from each other, with faults in the store and between them, with pauses, kills, cuts, partitions and leaders that go.
+//! A registry: processes that take names from each other, with faults in the store and between them, with pauses, kills, cuts, partitions, leaders that go, and copies of requests that come late.
 
 mod life;
 mod named;
@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 use parking_lot::Mutex;
 use tenure_cluster::{Cluster, SessionId, Settings};
 use tenure_registry::{Flaws, Inbox, Query, Records, Registration, Registry};
-use tenure_store::{Faults, Gate, MemoryStore, Name, Store};
+use tenure_store::{Bytes, Commit, Faults, Gate, Key, MemoryStore, Name, Store};
 
 use self::life::Life;
 pub use self::named::Named;
@@ -35,6 +35,9 @@ const TTL: Duration = Duration::from_secs(2);
 
 const CLUSTER: &str = "fleet";
 const REGISTRY: &str = "names";
+
+/// How likely it is in each step that a copy of a request arrives, of any that ever was posted.
+const COPIED: f64 = 0.2;
 
 /// So few that they collide.
 const NAMES: [&str; 6] = ["ada", "bob", "cy", "dot", "eve", "flo"];
@@ -82,6 +85,8 @@ struct Common {
     owners: OneOwner,
     chronicle: Chronicle,
     claims: Claims,
+    /// Where requests are posted.
+    post: Key,
     named: Arc<Mutex<Named>>,
     flaw: Arc<Mutex<Option<String>>>,
     flaws: Flaws,
@@ -124,6 +129,9 @@ pub async fn registry(world: World, flaws: Flaws) -> Result<Named, String> {
     let steps = u32::try_from(TROUBLE.as_millis() / STEP.as_millis()).expect("a small number");
     for step in 0..steps {
         fleet.trouble();
+        if fleet.common.world.env.chance(COPIED) {
+            fleet.copy().await;
+        }
         fleet.common.world.env.sleep(STEP).await;
         fleet.verdict()?;
         if step % 4 == 0 {
@@ -131,6 +139,7 @@ pub async fn registry(world: World, flaws: Flaws) -> Result<Named, String> {
         }
     }
     fleet.calm();
+    fleet.copy_all().await;
     fleet.rest().await?;
     fleet.register().await?;
     fleet.processes.iter().for_each(|process| process.gate.kill());
@@ -138,6 +147,7 @@ pub async fn registry(world: World, flaws: Flaws) -> Result<Named, String> {
     let tally = fleet.common.net.tally();
     let mut named = *fleet.common.named.lock();
     (named.leaders, named.shortened, named.posted) = (counts.leaders, counts.shortened, counts.posted);
+    named.posted -= named.copies;
     named.messages_lost = tally.lost + tally.parted;
     Ok(named)
 }
@@ -154,7 +164,9 @@ impl Fleet {
     async fn new(world: World, mut flaws: Flaws) -> Self {
         flaws.short_log = world.env.chance(0.5);
         let owners = OneOwner::default();
-        let chronicle = Chronicle::new(records(&world).await, owners.clone());
+        let records = records(&world).await;
+        let post = records.post().clone();
+        let chronicle = Chronicle::new(records, owners.clone());
         let store = Arc::clone(&world.store) as Arc<dyn Store>;
         let ledger = Arc::new(Ledger::new(store, vec![Box::new(chronicle.clone())]));
         let net = Net::new(world.env.fork(), world.trace.clone(), LINK_FAULTS);
@@ -167,6 +179,7 @@ impl Fleet {
             owners,
             chronicle,
             claims,
+            post,
             named: Arc::default(),
             flaw: Arc::default(),
             flaws,
@@ -248,6 +261,28 @@ impl Fleet {
             42..50 => self.common.net.heal(),
             _ => {}
         }
+    }
+
+    /// A copy of a request arrives: of one that was posted, by whomever, at any time before. A commit whose outcome is unknown may land as late as that.
+    async fn copy(&self) {
+        let posted = self.common.chronicle.posted();
+        if !posted.is_empty() {
+            let at = self.common.world.env.random_in(0..posted.len() as u64);
+            self.post(posted[usize::try_from(at).expect("few")].clone()).await;
+        }
+    }
+
+    /// Once more, each that ever was.
+    async fn copy_all(&self) {
+        for request in self.common.chronicle.posted() {
+            self.post(request).await;
+        }
+    }
+
+    async fn post(&self, request: Bytes) {
+        let posted = Commit::new().append(self.common.post.clone(), request);
+        self.ledger.commit(posted).await.expect("a store without faults");
+        self.common.count(|named| &mut named.copies);
     }
 
     fn pick(&self) -> usize {

@@ -31,11 +31,13 @@ pub struct Named {
     pub shortened: u64,
     /// Requests that came through the store.
     pub posted: u64,
+    /// Copies of them that came later.
+    pub copies: u64,
 }
 
 impl Named {
     /// How many figures there are.
-    pub const FIGURES: usize = 14;
+    pub const FIGURES: usize = 15;
 
     /// All figures, by name.
     #[must_use]
@@ -55,6 +57,7 @@ impl Named {
             ("messages lost", self.messages_lost),
             ("shortened", self.shortened),
             ("posted", self.posted),
+            ("copies", self.copies),
         ]
     }
 }
