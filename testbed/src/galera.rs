@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 
 use crate::{
     Options,
@@ -15,8 +15,9 @@ use crate::{
 /// As few as can lose one.
 const NODES: usize = 3;
 
-/// Starts with other ports, should somebody take one that was just free.
-const PORT_TRIES: usize = 5;
+/// How often a cluster is started, and a node of it that comes back: somebody may have taken a port that was just free, and on a busy machine a node
+/// may not get in step with the others in time. Whoever operates it would start it again.
+const TRIES: usize = 4;
 
 const PROVIDER: &str = "libgalera_smm.so";
 
@@ -66,12 +67,7 @@ impl Galera {
     pub fn start_with(options: &Options) -> Result<Self> {
         options.check()?;
         ensure!(!options.tls && !options.faketime, "a Galera cluster takes neither `tls` nor `faketime`");
-        for _ in 0..PORT_TRIES {
-            if let Some(cluster) = Self::try_start(options)? {
-                return Ok(cluster);
-            }
-        }
-        bail!("Galera found ports in use, {PORT_TRIES} times one after the other");
+        tried("a Galera cluster", || Self::try_start(options)?.context("it found a port in use"))
     }
 
     /// Where to connect to each node, for a user with all rights: `mysql://root@127.0.0.1:PORT/test`.
@@ -98,7 +94,8 @@ impl Galera {
         self.nodes[index].keeper.kill()
     }
 
-    /// Starts a node again after a [`kill`](Self::kill), with the same ports and data. Returns when it is in step with the others.
+    /// Starts a node again after a [`kill`](Self::kill), with the same ports and data. Returns when it is in step with the others; one that does
+    /// not get there is started again.
     ///
     /// # Errors
     /// If it can't be started, as when no other node runs; the error shows the end of its log.
@@ -106,12 +103,16 @@ impl Galera {
     /// # Panics
     /// If there is no node with that index.
     pub fn restart(&self, index: usize) -> Result<()> {
-        self.kill(index)?;
         let others = self.nodes.iter().enumerate().filter(|&(other, _)| other != index);
         ensure!(
             others.into_iter().any(|(_, node)| node.keeper.server().is_some()),
             "no other node runs: node {index} would wait for them in vain"
         );
+        tried(&format!("node {index}"), || self.try_restart(index))
+    }
+
+    fn try_restart(&self, index: usize) -> Result<()> {
+        self.kill(index)?;
         let node = &self.nodes[index];
         let mut command = self.command(index, &self.members())?;
         if let Some(position) = node.recovered_position(&command)? {
@@ -225,6 +226,21 @@ impl Node {
         std::fs::remove_file(&log).with_context(|| format!("could not remove {log}"))?;
         Ok(position(&said).map(str::to_owned))
     }
+}
+
+/// Starts something, a few times if need be. What was in the way is printed, so that it is known when nothing comes of it but lost time.
+#[expect(
+    clippy::print_stderr,
+    reason = "for whoever reads what a test wrote; it has no other way out of here"
+)]
+fn tried<T>(what: &str, start: impl Fn() -> Result<T>) -> Result<T> {
+    for _ in 1..TRIES {
+        match start() {
+            Ok(started) => return Ok(started),
+            Err(error) => eprintln!("{what} is started again: {error:#}"),
+        }
+    }
+    start()
 }
 
 /// The position in what `mariadbd --wsrep-recover` has logged, unless it knows none.

@@ -9,7 +9,7 @@ use std::{
 };
 
 use crate::arena::{
-    HAND_OVERS, LONG_VISITS, Room,
+    HAND_OVERS, LONG_VISITS, MANY_CHANGES, Room,
     postgres::{Crown, Database},
     until, wanderer,
 };
@@ -114,7 +114,7 @@ async fn never_two_at_a_time_through_many_changes() {
         let both = [("ours", "crown"), ("crown", "ours")].map(|(from, to)| room.hand_overs(from, to));
         room.changes() >= CHANGES && both.into_iter().all(|count| count >= HAND_OVERS)
     };
-    until("enough changes", Duration::from_secs(120), enough).await;
+    until("enough changes", MANY_CHANGES, enough).await;
     stop.store(true, Ordering::SeqCst);
     for crown in crowns {
         crown.await.unwrap();

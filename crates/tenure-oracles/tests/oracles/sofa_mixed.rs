@@ -9,7 +9,7 @@ use std::{
 };
 
 use crate::arena::{
-    HAND_OVERS, Room,
+    HAND_OVERS, MANY_CHANGES, Room,
     mariadb::{Database, Meta},
     stayer, until, wanderer,
 };
@@ -138,7 +138,7 @@ async fn never_two_at_a_time_through_many_changes() {
             && sum(&|room| room.hand_overs("10.", "ours")) >= HAND_OVERS
             && sum(&|room| room.count("ours mortal")) >= 1
     };
-    until("enough changes", Duration::from_secs(120), enough).await;
+    until("enough changes", MANY_CHANGES, enough).await;
     stop.store(true, Ordering::SeqCst);
     for (number, election) in elections.into_iter().enumerate() {
         let room = election.end().await;

@@ -116,11 +116,12 @@ impl<'a> Book<'a> {
             }
             let Some((owner, number)) = &look.owner else { continue };
             let there = self.of(&look.name, owner).any(|claim| {
-                let same = match claim.outcome {
-                    Outcome::Own { number: its, .. } => its == *number,
-                    _ => true,
+                let held = match claim.outcome {
+                    // Until it was acknowledged, it may have been asked for under other numbers: one that a copy was granted is taken back, and asked for anew.
+                    Outcome::Own { number: its, at, .. } if its != *number => Some((claim.ask, at)),
+                    _ => Self::maybe(claim),
                 };
-                same && Self::maybe(claim).is_some_and(|(from, to)| from <= look.to && to >= look.from)
+                held.is_some_and(|(from, to)| from <= look.to && to >= look.from)
             });
             if !there {
                 flaws.push(format!("{look:?} has found what was not there"));

@@ -75,9 +75,10 @@ fn a_look_up_that_misses_is_found() {
 }
 
 fn a_look_up_that_invents_is_found() {
-    for look in ["see 1 9 n s1 7\n", "see 61 70 n s1 7\n", "see 1 70 n s3 7\n", "see 15 70 n s1 8\n"] {
+    for look in ["see 1 9 n s1 7\n", "see 61 70 n s1 7\n", "see 1 70 n s3 7\n", "see 21 70 n s1 8\n"] {
         assert_found(&flaws(ONE, look, None), "has found what was not there");
     }
+    assert_eq!(flaws(ONE, "see 15 19 n s1 8\n", None), [""; 0], "it may have been asked for twice");
 }
 
 fn an_answer_of_another_is_found() {

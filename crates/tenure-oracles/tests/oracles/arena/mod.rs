@@ -151,6 +151,9 @@ pub(crate) fn stayer(room: &Room, who: &str, oracle: impl Oracle) -> Singleton {
     SingletonBuilder::with_oracle(who, oracle, child).policy(grace).start().unwrap()
 }
 
+/// How long many changes of leader may take: several times what they do on a machine that has nothing else to do.
+pub(crate) const MANY_CHANGES: Duration = Duration::from_secs(300);
+
 /// Waits until this holds.
 pub(crate) async fn until(what: &str, most: Duration, mut holds: impl FnMut() -> bool) {
     let env = Env::system();
